@@ -52,7 +52,6 @@ def completed(tmp_path, monkeypatch, capfd):
         (["export", "--to", "j"], ["jax"]),
         (["draw", "graph.ein", "--tiles", ""], ["Xs", "Ys", "Z"]),
         (["draw", "graph.ein", "--tiles", "X"], ["Xs"]),
-        (["draw", "graph.ein", "--vertex", "Z"], ["Z"]),
         (["draw", "nowhere.ein", "--tiles", ""], []),
         (["draw", "wrong.ein", "--tiles", ""], []),
         (["draw", "--tiles", ""], []),

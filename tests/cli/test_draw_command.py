@@ -29,15 +29,12 @@ def run(*args):
     return CliRunner().invoke(app, list(args))
 
 
-@pytest.mark.parametrize("more", [[], ["--tiles", "Z"], ["--vertex", "Z"], ["--unfolded"]])
+@pytest.mark.parametrize("more", [[], ["--tiles", "Z"], ["--unfolded"]])
 @pytest.mark.parametrize("file", [["plan.json"], ["product.ein", "-p4", "--inputs", "sharded"]])
 def test_pictures_are_those_of_python(file, more, plan):
     found = run("draw", *file, *more, "-o", "drawn.svg")
     assert (found.exit_code, found.stdout) == (0, "written: drawn.svg\n")
-    drawn = {
-        "--tiles": lambda: plan.draw_tiles("Z"),
-        "--vertex": lambda: plan.draw_vertex("Z"),
-    }.get(*more[:1] or [""], lambda: plan.draw(folded=not more))()
+    drawn = plan.draw_tiles("Z") if "--tiles" in more else plan.draw(folded=not more)
     assert Path("drawn.svg").read_text() == drawn.svg
     assert ElementTree.parse("drawn.svg").getroot().tag == SVG  # noqa: S314 - our own file
 
@@ -61,9 +58,8 @@ def test_tiles_as_json_are_what_devices_hold(plan):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--tiles", "Z", "--vertex", "Z", "-o", "a.svg"], 2, "draw one at a time"),
-        (["--vertex", "Z"], 2, "say where the picture goes"),
-        (["--vertex", "Q", "-o", "a.svg"], 1, "'Q'"),
+        ([], 2, "say where the picture goes"),
+        (["--tiles", "Q", "-o", "a.svg"], 1, "'Q'"),
         (["--tiles", "Z", "-o", "a.png"], 1, "a.png: a picture is written to a file that ends in"),
     ],
 )

@@ -26,7 +26,6 @@ CASES = {
     "compare": "compare plan.json",
     "draw": "draw plan.json -o plan.svg",
     "draw, tiles": "draw plan.json --tiles Z",
-    "draw, vertex": "draw plan.json --vertex Z -o vertex.svg",
     "report": "report plan.json -o plan.html --no-compare",
     "simulate": "simulate plan.json --machine cpu-cluster",
     "run": "run plan.json --random --check --report run.html -o out.npz",

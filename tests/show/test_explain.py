@@ -20,8 +20,7 @@ from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.show.alternatives import next_best, plan_price
-from eindecomp.show.movements import moves_of
+from eindecomp.show.movements import moves_of, next_best, plan_price
 from eindecomp.show.rows import fold, folded_rows, rows_of
 from eindecomp.show.words import layout, short
 from layered_graph import normed_layers

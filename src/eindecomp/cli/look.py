@@ -16,9 +16,9 @@ from eindecomp.cli.completion import strategies, tensors
 from eindecomp.cli.files import AnyFile, to_write
 from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.cli.texts import strategy_from
-from eindecomp.show.alternatives import alternatives
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.compare import table_of
+from eindecomp.show.movements import alternatives
 from eindecomp.show.progress import solving
 from eindecomp.show.rows import folded_rows, rows_of
 
@@ -123,26 +123,16 @@ def draw(
             help="draw the tiles of a tensor and who holds them; as text where there is no -o",
         ),
     ] = None,
-    vertex: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            autocompletion=tensors,
-            help="draw the dataflow of one vertex, from tiles of its inputs to those of its result",
-        ),
-    ] = None,
     unfolded: Annotated[
         bool, typer.Option("--unfolded", help="draw repeated layers one by one")
     ] = False,
     json: ask.Json = False,
 ) -> None:
-    """Draw a plan, the tiles of a tensor, or the dataflow of a vertex.
+    """Draw a plan, or the tiles of a tensor.
 
     Takes a saved plan, or plans a graph first. Boxes are vertices with their cuts, and lines are as
     thick as the bytes that move along them.
     """
-    if tiles is not None and vertex is not None:
-        raise typer.BadParameter("--tiles and --vertex are two pictures: draw one at a time")
     if tiles is None and output is None:
         raise typer.BadParameter("say where the picture goes: -o plan.svg; --tiles can be printed")
     with interruptible("nothing was drawn"):
@@ -152,23 +142,20 @@ def draw(
             grid: TileGrid | None = None
             if tiles is not None:
                 grid = plan.draw_tiles(tiles, output)
-            elif vertex is not None:
-                plan.draw_vertex(vertex, output)
             else:
                 plan.draw(output, folded=not unfolded)
     if json:
-        typer.echo(orjson.dumps(_drawn(vertex, grid, output)))
+        typer.echo(orjson.dumps(_drawn(grid, output)))
     elif output is not None:
         typer.echo(f"written: {output}")
     else:
         Console(width=columns()).print(grid)
 
 
-def _drawn(vertex: str | None, grid: TileGrid | None, output: Path | None) -> dict[str, Any]:
+def _drawn(grid: TileGrid | None, output: Path | None) -> dict[str, Any]:
     written = None if output is None else str(output)
     if grid is None:
-        drawn = {"drawn": "plan"} if vertex is None else {"drawn": "vertex", "vertex": vertex}
-        return drawn | {"written": written}
+        return {"drawn": "plan", "written": written}
     layouts = [_layout(each) for each in (grid, *grid.others)]
     return {"drawn": "tiles", "tensor": grid.tensor, "layouts": layouts, "written": written}
 

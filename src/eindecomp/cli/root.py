@@ -65,7 +65,7 @@ GROUPS = {
         "plan": "Split a graph over devices so that the least data moves.",
         "explain": "Explain a plan: its cuts, what moves where, costs, alternatives.",
         "compare": "Compare a plan with the usual strategies.",
-        "draw": "Draw a plan, the tiles of a tensor, or the dataflow of a vertex.",
+        "draw": "Draw a plan, or the tiles of a tensor.",
         "report": "Write all about a plan to one HTML file, to be opened in a browser.",
     },
     "Run": {

@@ -6,21 +6,20 @@ derivative of the join by x, times the rule of the aggregation, summed over the 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import GradientError
-from eindecomp.graph.aggregation_rules import joined_adjoints
 from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.differentiate import pullback
-from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.monoid import SUM
+from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Expr, call, chain, replace_args, used_args, values
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
@@ -28,7 +27,7 @@ from eindecomp.lang.simplify import simplify
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eindecomp.lang.dtypes import DType, Type
+    from eindecomp.lang.dtypes import DType
 
 MAX_ADDENDS = 8
 """How many adjoints one vertex adds up."""
@@ -100,16 +99,12 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     outputs = [*(v.name for v in graph.outputs), *gradients.values()]
     grown.end(outputs, graph.ties)
     # A gradient has its plain name even when it is the sum of parts that took that name first.
-    swaps = {old: _gradient_name(graph, name) for name, old in gradients.items()}
+    swaps: dict[str, str] = {}
+    for name, old in gradients.items():
+        swaps[old] = f"grad_{name}"
+        while swaps[old] in graph:  # it has a gradient by that tensor already
+            swaps[old] = f"grad_{swaps[old]}"
     return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
-
-
-def _gradient_name(graph: Graph, name: str) -> str:
-    """`grad_X` for X; `grad_grad_X` where the graph has a gradient by X already, and so on."""
-    name = f"grad_{name}"
-    while name in graph:
-        name = f"grad_{name}"
-    return name
 
 
 def _depending(graph: Graph, wanted: Sequence[Vertex]) -> set[str]:
@@ -167,12 +162,18 @@ def _input_adjoints(
         case ScatterAdd(source, index, table, axis):
             op = Gather(table, axis, index, tuple(dict.fromkeys((*table, *index))))
             rows = graph.add(op, [adjoint, vertex.inputs[1]], name(f"grad_{vertex.name}_rows"))
-            return [(0, _reduce_to(graph, rows, source, vertex.inputs[0]))]
+            own, sizes = name(f"grad_{vertex.inputs[0]}"), graph[vertex.inputs[0]].sizes_by(source)
+            operands = [(rows.name, rows.labels)]
+            return [(0, graph.add_einsum(source, operands, Arg(0), SUM, own, sizes).name)]
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
         case Slice() as op:
             padded = _pad(graph, op, adjoint, vertex.inputs[0])
-            return [(0, _own_copy(graph, padded, adjoint, vertex.inputs[0]))]
+            if padded == adjoint:  # each gradient has a vertex of its own
+                padded = _map(
+                    graph, adjoint, graph[vertex.inputs[0]].labels, Arg(0), vertex.inputs[0]
+                )
+            return [(0, padded)]
         case Reshape(before, after, sizes):
             order = dict(sizes)
             back = Reshape(after, before, tuple((la, order[la]) for group in after for la in group))
@@ -252,14 +253,9 @@ def _sum_to_input(
     types = [graph[tensor].dtype for tensor, _ in chosen]
     own_type = type_of(value, types, graph.scalars)
     if own_type != dtype:
-        value = _to_type(value, own_type, dtype)
+        is_narrowed = kind(own_type) is Kind.COMPLEX and kind(dtype) is not Kind.COMPLEX
+        value = call(dtype.name, call("real", value) if is_narrowed else value)
     return graph.add_einsum(output, chosen, value, SUM, graph.fresh(f"grad_{name}"), sizes).name
-
-
-def _to_type(value: Expr, own_type: Type, dtype: DType) -> Expr:
-    if kind(own_type) is Kind.COMPLEX and kind(dtype) is not Kind.COMPLEX:
-        value = call("real", value)
-    return call(dtype.name, value)
 
 
 def _distinct(labels: Labels, taken: set[str]) -> tuple[Labels, list[tuple[str, str]]]:
@@ -280,31 +276,10 @@ def _new_label(stem: str, taken: set[str]) -> str:
     return stem
 
 
-def _cast(graph: Graph, name: str, labels: Labels, like: Vertex) -> str:
-    if graph[name].dtype == like.dtype:
-        return name
-    value = call(like.dtype.name, Arg(0))
-    return graph.add_einsum(
-        labels, [(name, labels)], value, name=graph.fresh(f"grad_{like.name}")
-    ).name
-
-
-def _own_copy(graph: Graph, passed: str, adjoint: str, name: str) -> str:
-    """A vertex of its own for an adjoint that passed through unchanged: each gradient has one."""
-    if passed != adjoint:
-        return passed
-    labels = graph[name].labels
-    return graph.add_einsum(
-        labels, [(passed, labels)], Arg(0), name=graph.fresh(f"grad_{name}")
-    ).name
-
-
-def _reduce_to(graph: Graph, made: Vertex, labels: Labels, name: str) -> str:
-    """Bring a vertex to the labels of a source: broadcast over new ones, sum over others."""
-    sizes = graph[name].sizes_by(labels)
-    operands = [(made.name, made.labels)]
-    own = graph.fresh(f"grad_{name}")
-    return graph.add_einsum(labels, operands, Arg(0), SUM, own, sizes).name
+def _map(graph: Graph, tensor: str, labels: Labels, value: Expr, of: str) -> str:
+    """Add a vertex that applies a function to a tensor, a part of the adjoint of another one."""
+    name = graph.fresh(f"grad_{of}")
+    return graph.add_einsum(labels, [(tensor, labels)], value, name=name).name
 
 
 def _concat(
@@ -316,8 +291,10 @@ def _concat(
         stop = start + graph[name].shape[axis]
         if name in needed:
             ranges = tuple((start, stop) if k == axis else None for k in range(len(labels)))
-            part = graph.add(Slice(labels, ranges), [adjoint], graph.fresh(f"grad_{name}"))
-            adjoints.append((k, _cast(graph, part.name, labels, graph[name])))
+            part = graph.add(Slice(labels, ranges), [adjoint], graph.fresh(f"grad_{name}")).name
+            if graph[part].dtype != graph[name].dtype:
+                part = _map(graph, part, labels, call(graph[name].dtype.name, Arg(0)), name)
+            adjoints.append((k, part))
         start = stop
     return adjoints
 
@@ -347,3 +324,96 @@ def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
             whole = Concat(labels, labels[axis])
             adjoint = graph.add(whole, parts, graph.fresh(f"grad_{name}")).name
     return adjoint
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What reaches each joined value, over the vertex's inputs followed by `operands`."""
+
+    operands: tuple[tuple[str, Labels], ...]
+    adjoints: tuple[Expr, ...]
+
+
+def joined_adjoints(graph: Graph, vertex: Vertex, op: EinSum, adjoint: str) -> Back:
+    """Apply the rule of a vertex's aggregation, adding the vertices it needs to the graph."""
+    g = Arg(len(op.inputs))
+    of_z = (adjoint, vertex.labels)
+    name = None if op.agg is None else op.agg.name
+    match name:
+        case None | "sum":
+            return Back((of_z,), (g,))
+        case "max" | "min":
+            return _extreme(graph, vertex, op, of_z)
+        case "prod":
+            return _product(graph, vertex, op, of_z)
+        case _ if op.agg is not None and op.agg.rule is not None:
+            return _given_rule(graph, vertex, op, op.agg, op.agg.rule, of_z)
+        case _:
+            raise GradientError(f"{vertex}: aggregation {name!r} has no gradient rule")
+
+
+def _aside(graph: Graph, vertex: Vertex, op: EinSum, what: str, join: Expr, agg: Monoid) -> str:
+    """Add a vertex like `vertex` with another join and aggregation."""
+    operands = list(zip(vertex.inputs, op.inputs, strict=True))
+    name = graph.fresh(f"grad_{vertex.name}_{what}")
+    return graph.add_einsum(op.output, operands, join, agg, name, vertex.sizes).name
+
+
+def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels]) -> Back:
+    """max, min: the adjoint goes to the values equal to the result, in equal shares.
+
+    Equal means equal: whatever runs this must compute the join here as it did for the result.
+    """
+    n = len(op.inputs)
+    g, z, count = Arg(n), Arg(n + 1), Arg(n + 2)
+    # The result was rounded to its type, so what is compared with it must be as well.
+    rounded = call(vertex.dtype.name, op.join) if vertex.dtype in LOW_PRECISION else op.join
+    hit = call("eq", rounded, z)
+    # Ties are counted over the joined values, which need the result beside the vertex's inputs.
+    operands = [*zip(vertex.inputs, op.inputs, strict=True), (vertex.name, op.output)]
+    ties = replace_args(hit, [*map(Arg, range(n)), g, Arg(n)])
+    ties = call(vertex.dtype.name, ties)
+    name = graph.fresh(f"grad_{vertex.name}_ties")
+    made = graph.add_einsum(op.output, operands, ties, SUM, name, vertex.sizes)
+    tensors = (of_z, (vertex.name, op.output), (made.name, op.output))
+    return Back(tensors, (call("where", hit, call("div", g, count), 0),))
+
+
+def _product(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels]) -> Back:
+    """prod: the product of all other values, told apart by how many values are zero."""
+    n = len(op.inputs)
+    g, zeros, rest = Arg(n), Arg(n + 1), Arg(n + 2)
+    is_zero = call("eq", op.join, 0)
+    count = _aside(graph, vertex, op, "zeros", call("int32", is_zero), SUM)
+    others = _aside(graph, vertex, op, "nonzero", call("where", is_zero, 1, op.join), PROD)
+    alone = call("where", call("eq", zeros, 1), rest, 0)
+    share = call("where", call("eq", zeros, 0), call("div", rest, op.join), 0)
+    slope = call("where", is_zero, alone, share)
+    return Back((of_z, (count, op.output), (others, op.output)), (_times(g, slope, graph, vertex),))
+
+
+def _given_rule(
+    graph: Graph, vertex: Vertex, op: EinSum, agg: Monoid, rule: Expr, of_z: tuple[str, Labels]
+) -> Back:
+    """A user's own rule, over the joined values, the final state and the result."""
+    n, k = len(op.inputs), agg.width
+    g = Arg(n)
+    # A state of one number without a finish is the result itself.
+    is_result = agg.finish is None
+    states = (
+        [vertex.name]
+        if is_result
+        else [_aside(graph, vertex, op, f"state{i}", op.join, agg.select(i)) for i in range(k)]
+    )
+    state_args = [Arg(n + 1 + i) for i in range(k)]
+    result = state_args[0] if is_result else Arg(n + 1 + k)
+    slopes = values(replace_args(rule, [*values(op.join), *state_args, result]))
+    tensors = [of_z, *((state, op.output) for state in states)]
+    if not is_result:
+        tensors.append((vertex.name, op.output))
+    return Back(tuple(tensors), tuple(_times(g, slope, graph, vertex) for slope in slopes))
+
+
+def _times(adjoint: Expr, slope: Expr, graph: Graph, vertex: Vertex) -> Expr:
+    is_complex = any(kind(graph[name].dtype) is Kind.COMPLEX for name in vertex.inputs)
+    return call("mul", adjoint, call("conj", slope) if is_complex else slope)

@@ -178,15 +178,12 @@ class Plan:
         """
         return from_above("show.draw.graph_pictures").draw_plan(self, path, folded=folded)
 
-    def draw_tiles(
-        self, tensor: Vertex | str, path: str | Path | None = None, *, layout: str | None = None
-    ) -> TileGrid:
+    def draw_tiles(self, tensor: Vertex | str, path: str | Path | None = None) -> TileGrid:
         """The tiles of a tensor and the devices that hold them, as text and as a picture.
 
         Args:
             tensor: its name, such as `"Z"`, or the vertex.
             path: where to write it too, an `.svg` or `.txt` file, such as `"Z.svg"`.
-            layout: `"home"` or `"second"`; `None` shows all layouts.
 
         Examples:
             >>> import eindecomp as ed
@@ -200,25 +197,7 @@ class Plan:
             │   │  0  │  1  │
             └───┴─────┴─────┘
         """
-        return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path, layout)
-
-    def draw_vertex(self, name: Vertex | str, path: str | Path | None = None) -> Picture:
-        """The dataflow of one vertex: from tiles of its inputs to those of its result.
-
-        Colour marks what a device receives from another. Of more than 16 devices, one group is
-        shown.
-
-        Args:
-            name: the vertex or its name, such as `"Z"`.
-            path: where to write it too, an `.svg` file, such as `"Z.svg"`.
-
-        Examples:
-            >>> import eindecomp as ed
-            >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
-            >>> ed.plan(graph, 2).draw_vertex("Z").title
-            'Dataflow of Z'
-        """
-        return from_above("show.draw.vertex_dataflow").draw_vertex(self, name, path)
+        return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path)
 
     def report(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, prod
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -10,16 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.layout.pieces import BALANCED
-from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.costs.objectives import Objective, may_repeat
+from eindecomp.planner.space.layout_rules import read_tensors
 from eindecomp.planner.space.strategy import strategy_words
-from eindecomp.show.alternatives import Alternative, alternatives
-from eindecomp.show.claim import claim, machine_words, not_counted, repeated
-from eindecomp.show.movements import input_layouts, move_lines
+from eindecomp.show.movements import Alternative, alternatives, input_layouts, move_lines
 from eindecomp.show.rows import Row, folded_rows
 from eindecomp.show.words import (
     count_words,
     cuts,
     exact,
+    is_proved,
     mesh_words,
     percent,
     render,
@@ -28,11 +29,120 @@ from eindecomp.show.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
+    from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
+
+_PIECES = {"balanced": "", "even": ", in equal pieces", "ceil": ", in chunks of the ceiling"}
+
+
+# What a plan claims: how good it is, among which plans, and what its cost and time leave out
+
+
+def claim(plan: Plan) -> str:
+    """How close to optimal a plan is, and of what, in one sentence."""
+    among = "; ".join(_space(plan))
+    if is_proved(plan.gap):
+        return f"Proved optimal among: {among}."
+    return f"Proved: {bound_words(plan)}, among: {among}."
+
+
+def bound_words(plan: Plan) -> str:
+    """What is proved of a plan that may not be optimal; its gap is relative to its own cost."""
+    bound = exact(plan.bound, plan.objective)
+    return f"none costs less than {bound}, gap {percent(plan.gap)}"
+
+
+def _space(plan: Plan) -> Iterator[str]:
+    """What the plans have in common among which it was chosen."""
+    if plan.objective == "bound":
+        equal = "equal " if plan.pieces == "even" else ""
+        yield f"all partitions of every vertex into as many {equal}pieces as there are devices"
+    elif plan.devices > 1:
+        yield f"every nested layout on this mesh{_PIECES[plan.pieces]}"
+        yield "at most one extra copy per tensor"
+        cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
+        yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
+    yield _order_words(plan)
+    if plan.objective == "time" and plan.machine is not None and plan.machine.overlap:
+        yield "communication beside a vertex's own computing, in equal shares, an approximation"
+    limits = {
+        "this strategy": plan.strategy is not None,
+        "these pins": bool(plan.pin),
+        "these ties": bool(plan.tie),
+        "this memory limit, counted from above": plan.memory is not None,
+    }
+    if within := [limit for limit, is_set in limits.items() if is_set]:
+        yield f"within {' and '.join(within)}"
+
+
+def _order_words(plan: Plan) -> str:
+    """Which contraction orders were considered."""
+    if plan.orders is None or plan.orders.considered < 2:
+        return "contraction order as written"
+    kind = "all" if plan.orders.complete else "some"
+    limit = ""
+    if plan.objective != "time" and plan.work != inf:
+        limit = f" of at most {plan.work:g} × the least operations"
+    return f"{kind} {plan.orders.considered:,} contraction orders{limit}"
+
+
+def repeated(plan: Plan) -> str:
+    """Which vertices several devices compute alike because they cannot be cut further, if any."""
+    names = [name for name, parts in plan.parts.items() if prod(parts.values()) < plan.devices]
+    if may_repeat(plan.objective) or not names:
+        return ""
+    which = names[0] if len(names) == 1 else f"{len(names)} of {len(plan.parts)} vertices"
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"Devices repeat work: {which} {verb} not cut into {plan.devices} pieces, as the factors "
+        "of that number do not fit the sizes."
+    )
+
+
+def not_counted(plan: Plan) -> str:
+    """What the cost leaves out, if anything."""
+    read = read_tensors(plan.graph)
+    free = [v.name for v in plan.graph.inputs if v.name in read and v.name not in plan.given]
+    if plan.devices == 1 or not free or plan.objective == "bound":
+        return ""
+    return "Not counted: placing free inputs where they are wanted, and the memory of their copies."
+
+
+def machine_words(plan: Plan, rows: Sequence[Row]) -> Iterator[str]:
+    """Why a plan is coarser than there are devices, and what its seconds leave out."""
+    machine = plan.machine
+    if plan.objective != "time" or machine is None:
+        return
+    if machine.task_overhead:
+        yield _task_words(plan, rows, machine)
+    if machine.overlap:
+        yield (
+            f"Communication runs beside {percent(machine.overlap)} of computing: a vertex's "
+            "fetches and its reduction each beside an equal share of its own kernel calls. Costs "
+            "are what they take beyond that."
+        )
+
+
+def _task_words(plan: Plan, rows: Sequence[Row], machine: Machine) -> str:
+    """How many vertices are cut into fewer pieces, which need fewer messages."""
+    message = "message that was not measured" if machine.transfers else "message"
+    overhead = short(machine.task_overhead, "time")
+    each = f"Each kernel call and each {message} takes {overhead} more than its work"
+    called = [row for row in rows if row.calls]
+    total = sum(row.times for row in called)
+    coarse = sum(row.times for row in called if row.pieces < plan.devices)
+    if not coarse:
+        return f"{each}; still every vertex is cut into as many pieces as there are devices."
+    are = "is" if coarse == 1 else "are"
+    return (
+        f"{each}: {coarse} of {total} vertices {are} cut into fewer pieces than there are devices, "
+        "which takes fewer messages; several devices compute the same piece."
+    )
+
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
@@ -59,6 +169,9 @@ _LEGEND = {
 }
 
 
+# The whole text
+
+
 def explain(plan: Plan, width: int | None = None) -> str:
     """The whole plan as text: summary, table, inputs, movements and alternatives."""
     width = get_terminal_size((WIDTH, 24)).columns if width is None else width
@@ -71,8 +184,12 @@ def explain(plan: Plan, width: int | None = None) -> str:
             parts += _section("Result layouts", results)
         parts += _section("Input layouts", _grouped(input_layouts(plan, rows)))
         parts += _section("What moves", move_lines(plan, rows), right=True)
+        others = [
+            (f"{name} {cuts(plan.parts[name])}", alternative_words(plan, other))
+            for name, other in alternatives(plan, rows)
+        ]
         title = "Alternatives: the next-best cut of each vertex, everything else fixed"
-        parts += _section(title, _alternative_lines(plan, rows))
+        parts += _section(title, others)
     return render(max(width, _LEAST), *parts)
 
 
@@ -129,7 +246,8 @@ def plan_table(plan: Plan, rows: list[Row], *, narrow: bool = False) -> Table:
         shown.add_column("", justify="right", no_wrap=True)
     shown.add_column("cut", overflow="fold")
     shown.add_column("calls", justify="right", no_wrap=True)
-    names, cost = _columns(plan), plan.cost
+    names = ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
+    cost = plan.cost
     for name in names:
         total = sum(getattr(row, name) * row.times for row in rows)
         shown.add_column(name, short(total, plan.objective), justify="right", no_wrap=True)
@@ -138,27 +256,17 @@ def plan_table(plan: Plan, rows: list[Row], *, narrow: bool = False) -> Table:
         shown.add_column("result layout", overflow="fold", min_width=14)
     for row in rows:
         share = row.cost * row.times / cost if cost else 0.0
+        calls = f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces)
         shown.add_row(
             Text(row.statement),
             *([f"×{row.times}" if row.times > 1 else ""] if folded else []),
             Text(cuts(row.parts)),
-            _calls(row),
+            calls if row.calls else "",
             *(short(getattr(row, name), plan.objective) for name in names),
             percent(share),
             *([] if narrow else [Text(row.lies)]),
         )
     return shown
-
-
-def _columns(plan: Plan) -> list[str]:
-    """The parts of a row's cost that a plan's objective has."""
-    return ["join", "aggregate", "repartition", *["compute"] * (_kind(plan) in ("time", "own"))]
-
-
-def _calls(row: Row) -> str:
-    if not row.calls:
-        return ""
-    return f"{row.pieces}×{row.copies}" if row.copies > 1 else str(row.pieces)
 
 
 def notes_of(plan: Plan, rows: list[Row]) -> str:
@@ -205,13 +313,6 @@ def _grouped(words: dict[str, str]) -> list[tuple[str, str]]:
 
 
 # Alternatives
-
-
-def _alternative_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    return [
-        (f"{name} {cuts(plan.parts[name])}", alternative_words(plan, other))
-        for name, other in alternatives(plan, rows)
-    ]
 
 
 def alternative_words(plan: Plan, other: Alternative | None) -> str:

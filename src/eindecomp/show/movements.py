@@ -1,18 +1,46 @@
-"""What a plan reads and moves, in words: from which layout to which, and at what cost."""
+"""What a plan moves, in words, and the alternatives: the next-best cut of each vertex.
+
+A movement has a layout from which and one to which a tensor goes, and its cost. An alternative cuts
+one vertex in another way, everything else fixed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from itertools import combinations
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.work import state_bytes
+from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
-from eindecomp.planner.space.choices import decided_choices
-from eindecomp.show.alternatives import held_cuts, plan_price
+from eindecomp.planner.costs import paper_bound as paper
+from eindecomp.planner.costs.objectives import may_repeat, price_of
+from eindecomp.planner.costs.price import beyond, hidden
+from eindecomp.planner.model.bound import BoundModel
+from eindecomp.planner.space.choices import (
+    Choices,
+    choices,
+    decided_choices,
+    refined,
+    summed_axes,
+)
+from eindecomp.planner.space.pin import agrees, pinned_cuts
+from eindecomp.planner.space.reduce_scatter import Settled
+from eindecomp.planner.space.restriction import WorkLimit
+from eindecomp.planner.space.strategy import strategy_of
+from eindecomp.planner.space.viable import some_parts
+from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
+
+    from numpy.typing import NDArray
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.cut import Cut
@@ -20,7 +48,223 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.cost import Number
     from eindecomp.planner.costs.price import Price
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.rows import Row
+
+    Ints = NDArray[np.int64]
+    Portion = tuple[Ints, Any, dict[str, Any]]
+    """Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""
+
+_SHOWN = 5  # vertices whose alternatives are shown
+ALL_AXES = 1024  # the most assignments considered together; beyond, two axes are reassigned
+MOST_VECTORS = 1 << 14  # the most partitions of one vertex that are considered
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another partition of a vertex, and how much more each part of the plan's cost would be."""
+
+    vertex: str
+    parts: dict[str, int]
+    join: Number
+    aggregate: Number
+    repartition: Number
+    compute: Number
+    handover: Number
+    """How much more the vertices that read its result would pay."""
+
+    @property
+    def more(self) -> Number:
+        """How much more the plan would cost; negative if it would cost less."""
+        return self.join + self.aggregate + self.repartition + self.compute + self.handover
+
+
+def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
+    """For each of the vertices that cost most, its next-best partition, if it has another."""
+
+    def rank(row: Row) -> tuple[Number, int]:
+        vertex = plan.graph[row.vertex]
+        tensors = (vertex, *(plan.graph[source] for source in vertex.inputs))
+        return -row.cost * row.times, -sum(tensor.elements for tensor in tensors)
+
+    different: dict[Hashable, str] = {}
+    for row in sorted((row for row in rows if row.vertex in plan.parts), key=rank):
+        different.setdefault(row_key(plan, row), row.vertex)
+    return [(name, next_best(plan, name)) for name in list(different.values())[:_SHOWN]]
+
+
+def next_best(plan: Plan, name: str) -> Alternative | None:
+    """The best other partition of a vertex; None if there is none.
+
+    On a mesh with many axes, the best one that reassigns at most two of them.
+    """
+    costs = plan.costs
+    now = {
+        "join": costs.join[name],
+        "aggregate": costs.aggregate[name],
+        "repartition": costs.repartition[name],
+        "compute": costs.compute.get(name, 0),
+        "handover": sum(cost for (maker, _, _), cost in costs.edges.items() if maker == name),
+    }
+    portions = _partitions if plan.objective == "bound" else _assignments
+    least, best = inf, None
+    for parts, allowed, own in portions(plan, name):
+        total = np.where(allowed, sum(own.values()), inf)
+        at = np.unravel_index(total.argmin(), total.shape)
+        if total[at] < least:
+            least = total[at]
+            named = dict(zip(plan.parts[name], parts[at[0]].tolist(), strict=True))
+            chosen = {part: np.broadcast_to(own[part], total.shape)[at].item() for part in now}
+            best = Alternative(name, named, **{part: chosen[part] - now[part] for part in now})
+    return best
+
+
+def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
+    """Who reads a vertex's result, and as which input."""
+    return [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]
+
+
+def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Any:
+    """Which partitions differ from the plan's and are within its strategy and limit on work."""
+    mask = (rows != _row(plan, name)).any(axis=1)
+    if plan.strategy is not None:
+        strategy = strategy_of(plan.strategy, plan.graph, plan.devices)
+        mask &= strategy(plan.graph[name], view, rows, plan.mesh)
+    if plan.orders is not None:
+        mask &= WorkLimit(plan.orders.most)(plan.graph[name], view, rows, plan.mesh)
+    return mask[:, None]
+
+
+def _row(plan: Plan, name: str) -> Ints:
+    return np.array([list(plan.parts[name].values())], dtype=np.int64).reshape(1, -1)
+
+
+# The paper's objective
+
+
+def _partitions(plan: Plan, name: str) -> Iterator[Portion]:
+    """All partitions of a vertex; under this objective a result has no home."""
+    graph, vertex = plan.graph, plan.graph[name]
+    view = view_of(graph, vertex)
+    rows = some_parts(view.sizes, plan.mesh.sizes, MOST_VECTORS, even=plan.mesh.cuts_evenly)
+    near = [n for n in (*vertex.inputs, *graph.users()[name]) if n in plan.parts]
+    views = {n: view_of(graph, graph[n]) for n in (*near, name)}
+    model = BoundModel(graph, views, {n: _row(plan, n) for n in near} | {name: rows})
+    fetched = handed = np.zeros(len(rows), dtype=np.int64)
+    for maker, reader, k in model.edges:
+        if reader == name:
+            fetched = fetched + model.handover(maker, reader, k)[0]
+        elif maker == name:
+            handed = handed + model.handover(maker, reader, k)[:, 0]
+    costs = {
+        "join": paper.join_cost(graph, vertex, view, rows)[:, None],
+        "aggregate": paper.aggregate_cost(view, rows)[:, None],
+        "repartition": fetched[:, None],
+        "compute": np.zeros((1, 1), dtype=np.int64),
+        "handover": handed[:, None],
+    }
+    if len(rows):
+        yield rows, _allowed(plan, name, view, rows), costs
+
+
+# Real movement
+
+
+def plan_price(plan: Plan) -> Price:
+    """The prices of a plan whose objective is not "bound"."""
+    return price_of(plan.objective, plan.mesh, plan.machine)
+
+
+def _assignments(plan: Plan, name: str) -> Iterator[Portion]:
+    """The assignments of mesh axes to the labels of a vertex, in portions of limited size."""
+    mesh, decision = plan.mesh, plan.decisions[name]
+    view = view_of(plan.graph, plan.graph[name])
+    axes = range(len(mesh.sizes))
+    pinned: tuple[Cut, ...] | None = None
+    if name in plan.tie.values():
+        pinned = (decision.home,)  # a tied result must stay where it is
+    elif name in plan.pin:
+        pinned = pinned_cuts(plan.graph, mesh, {name: plan.pin[name]})[name]
+    moved = len(axes) if (len(view.labels) + 1) ** len(axes) <= ALL_AXES else min(2, len(axes))
+    for free in combinations(axes, moved):
+        rows = refined(view.sizes, mesh, decision.assignment, free, may_repeat(plan.objective))
+        summed = summed_axes(view, decision.assignment)
+        if not rows:
+            continue
+        own = choices(view, mesh, rows, Settled(decision.places, summed & ~bits_of(free)))
+        allowed = _allowed(plan, name, view, own.parts) & (own.reduced >= 0)
+        if pinned is not None:
+            allowed &= np.array([agrees(mesh, home, pinned) for home in own.homes])
+        yield own.parts, allowed, _costs(plan, name, own)
+
+
+def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
+    """What a vertex and its readers would pay, by part, for each assignment and each home."""
+    price, vertex = plan_price(plan), plan.graph[name]
+    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
+    hides = _hides(plan, name, own, price)
+    fetched = {True: np.zeros((1, 1), dtype=np.int64), False: np.zeros((1, 1), dtype=np.int64)}
+    for source, reads, item in zip(vertex.inputs, own.reads, items, strict=True):
+        held = held_cuts(plan, source)
+        if reads is not None and held:
+            cost = beyond(price.fetch(held, reads.cuts, item).min(axis=0)[reads.of], hides)
+            is_given = source in plan.given
+            fetched[is_given] = fetched[is_given] + cost[:, None]
+    partial = state_bytes(plan.graph, vertex)
+    scatter = price.reduce_scatter(own, vertex.elements, partial, vertex.dtype.itemsize)
+    kept, handed = _handed(plan, name, own.homes, price)
+    return {
+        "join": fetched[True],
+        "aggregate": beyond(scatter, None if hides is None else hides[:, None]),
+        "repartition": fetched[False] + kept[None],
+        "compute": price.compute(vertex, own, items)[:, None],
+        "handover": handed[None],
+    }
+
+
+def _hides(plan: Plan, name: str, own: Choices, price: Price) -> Any | None:
+    """What each assignment hides of each fetch and of the reduction."""
+    vertex = plan.graph[name]
+    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
+    fetches = sum(
+        reads is not None and bool(held_cuts(plan, source))
+        for source, reads in zip(vertex.inputs, own.reads, strict=True)
+    )
+    return hidden(price, vertex, own, items, fetches)
+
+
+def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
+    """The layouts that a tensor can be fetched from."""
+    if source in plan.decisions:
+        return plan.decisions[source].layouts.cuts
+    return plan.given[source].cuts if source in plan.given else ()
+
+
+def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tuple[Any, Any]:
+    """For each home what its second layout costs, if it is worth having, and what readers pay."""
+    item = plan.graph[name].dtype.itemsize
+    needs: list[tuple[Cut, Any | None]] = []
+    for reader, k in _readers(plan, name):
+        view = view_of(plan.graph, plan.graph[reader])
+        decided = decided_choices(view, plan.mesh, plan.decisions[reader])
+        reads = decided.reads[k]
+        assert reads is not None  # noqa: S101 - it costs something, so it is read
+        needs.append((reads.cuts[0], _hides(plan, reader, decided, price)))
+
+    def paid(seconds: list[Cut]) -> Any:
+        """What readers pay who read the home, or a second layout."""
+        total: Any = np.zeros(len(homes), dtype=np.int64)
+        for need, hides in needs:
+            direct = price.fetch(homes, [need], item)[:, 0]
+            relayed = [price.fetch([second], [need], item)[0] for second in seconds]
+            total = total + beyond(reduce(np.minimum, [direct, *relayed]), hides)
+        return total
+
+    handed = paid([])
+    kept: Any = np.zeros(len(homes), dtype=np.int64)
+    for second in dict.fromkeys(need for need, _ in needs) if len(needs) > 1 else ():
+        move, less = price.fetch(homes, [second], item)[:, 0], paid([second])
+        is_worth_it = move + less < kept + handed
+        kept, handed = np.where(is_worth_it, move, kept), np.where(is_worth_it, less, handed)
+    return kept, handed
 
 
 def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:

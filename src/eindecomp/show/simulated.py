@@ -27,17 +27,14 @@ _MOST_TRACED = 64
 
 def table_of(run: SimulatedRun, width: int = _WIDTH) -> str:
     """How long it takes, where the time goes, what links carry, and the critical path."""
-    parts: list[Table | Text] = [Text(_summary(run)), _devices(run)]
+    kinds = "all alike" if run.simulated == 1 else f"{run.simulated} of them simulated"
+    moved = short(run.bytes_moved, "bytes")
+    told = f"{exact(run.seconds, 'time')} on {run.devices} devices ({kinds}); {moved} moved."
+    parts: list[Table | Text] = [Text(told), _devices(run)]
     if run.levels:
         parts.append(_links(run))
     parts.append(_path(run))
     return render(width, *parts).strip("\n")
-
-
-def _summary(run: SimulatedRun) -> str:
-    kinds = "all alike" if run.simulated == 1 else f"{run.simulated} of them simulated"
-    moved = short(run.bytes_moved, "bytes")
-    return f"{exact(run.seconds, 'time')} on {run.devices} devices ({kinds}); {moved} moved."
 
 
 def _devices(run: SimulatedRun) -> Table:

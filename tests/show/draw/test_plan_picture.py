@@ -18,10 +18,9 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.show.draw.graph_pictures import place_scene
-from eindecomp.show.draw.scene import plan_scene
+from eindecomp.show.draw.graph_pictures import place_scene, plan_scene
 from eindecomp.show.draw.svg import DARK, LIGHT, TILES
-from eindecomp.show.outline import graph_outline, moved_within, plan_outline
+from eindecomp.show.rows import graph_outline, moved_within, plan_outline
 from layered_graph import normed_layers
 from strategies import graphs
 
@@ -68,7 +67,7 @@ def test_attention_can_be_read() -> None:
     assert thick[0] < thick[-1]
 
 
-def test_layers_are_folded_into_a_frame() -> None:
+def test_layers_are_folded_into_one() -> None:
     made = planned_layers()
     root = read_svg(made.draw().svg)
     assert "× 6" in texts(root)
@@ -77,7 +76,7 @@ def test_layers_are_folded_into_a_frame() -> None:
     assert classed(root, "next")
     every = read_svg(made.draw(folded=False).svg)
     assert len(classed(every, "vertex")) + len(classed(every, "output")) == 30
-    assert not classed(every, "block")
+    assert "× 6" not in texts(every)
 
 
 def test_weights_that_both_passes_of_training_read_are_one_box() -> None:
@@ -93,20 +92,13 @@ def test_weights_that_both_passes_of_training_read_are_one_box() -> None:
     read_svg(trained.draw().svg)
 
 
-def test_frames_hold_their_own_boxes_only() -> None:
+def test_boxes_do_not_overlap() -> None:
     scene = plan_scene(planned_layers())
-    placed = place_scene(scene)
     boxes = [
-        (node.frame, x - node.width / 2, y, x + node.width / 2, y + node.height)
-        for node, (x, y) in zip(scene.nodes, placed.nodes, strict=True)
-        if node.kind not in ("port", "note")
+        (x - node.width / 2, y, x + node.width / 2, y + node.height)
+        for node, (x, y) in zip(scene.nodes, place_scene(scene).items, strict=True)
     ]
-    for number, frame in enumerate(placed.frames):
-        for own, left, top, right, bottom in boxes:
-            across = frame.x <= left and right <= frame.x + frame.width
-            inside = across and frame.y <= top and bottom <= frame.y + frame.height
-            assert inside == (own == number)
-    for (_, a, b, c, d), (_, e, f, g, h) in combinations(boxes, 2):
+    for (a, b, c, d), (e, f, g, h) in combinations(boxes, 2):
         assert c <= e or g <= a or d <= f or h <= b
 
 
@@ -156,7 +148,7 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_stands_out(colours: dict[str, str]) -> None:
     """By 4.5 to 1, as the WCAG ask of text."""
-    for behind in ("back", "vertex", "input", "output", "block"):
+    for behind in ("back", "vertex", "input", "output"):
         for ink in ("ink", "quiet", "move"):
             assert _contrast(colours[ink], colours[behind]) >= 4.5, (ink, behind)
     assert _contrast(colours["strong"], colours["output"]) >= 4.5

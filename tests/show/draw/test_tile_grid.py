@@ -16,8 +16,7 @@ from eindecomp.graph.ops import Fill
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.layout.tiling import TileGrid, box_on
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.tile_grid import tile_grids
-from eindecomp.show.draw.tile_pictures import devices_words
+from eindecomp.show.draw.tile_grid import devices_words
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Role
 from strategies import graphs
@@ -46,8 +45,9 @@ def test_a_device_holds_the_tiles_that_the_program_gives_it(
         vertex = made.graph[buffer.tensor]
         lasting = buffer.role in (Role.HOME, Role.SECOND) and not isinstance(vertex.op, Fill)
         if lasting or (buffer.role is Role.GIVEN and buffer.tensor in made.given):
-            layout = "second" if buffer.role is Role.SECOND else "home"
-            [grid] = tile_grids(made, buffer.tensor, layout)
+            grid = made.draw_tiles(buffer.tensor)
+            if buffer.role is Role.SECOND:
+                [grid] = grid.others
             for device in range(devices):
                 box = buffer.box(made.mesh, device)
                 assert held(grid, device) == ([box] if volume(box) else [])
@@ -69,7 +69,8 @@ def test_free_inputs_lie_as_they_are_read(graph: ed.Graph, devices: int) -> None
                             {(device, box)} if volume(box) else ()
                         )
     for source, expected in read.items():
-        grids = tile_grids(made, source)
+        first = made.draw_tiles(source)
+        grids = (first, *first.others)
         shown = {(d, box) for grid in grids for d in range(devices) for box in held(grid, d)}
         assert shown == expected
 
@@ -88,7 +89,7 @@ def test_the_paper_s_figure() -> None:
 
 
 def test_a_grid_is_text_and_coloured_text() -> None:
-    grid = plan(ed.parse(MATMUL), 4).draw_tiles("Z", layout="home")
+    grid = plan(ed.parse(MATMUL), 4).draw_tiles("Z")
     assert str(grid).splitlines()[0] == "Z[i: 8, k: 8]"
     console = Console(force_terminal=True, color_system="truecolor", width=100)
     with console.capture() as capture:
@@ -160,12 +161,6 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     made = plan(ed.load(EXAMPLES / "multihead_attention.ein"), 2)
     with pytest.raises(EinDecompError, match="no tensor 'QHH'; did you mean 'QH'"):
         made.draw_tiles("QHH")
-    with pytest.raises(EinDecompError, match="not 'homes'; did you mean 'home'"):
-        made.draw_tiles("QH", layout="homes")
-    with pytest.raises(EinDecompError, match="'Q' is kept in one layout only"):
-        made.draw_tiles("Q", layout="second")
-    with pytest.raises(PlanError, match="'Q' has no home: it lies as its readers read it"):
-        made.draw_tiles("Q", layout="home")
     for wrong in (None, 3, ["Q"]):
         with pytest.raises(PlanError, match="a tensor or its name, not"):
             made.draw_tiles(wrong)  # pyright: ignore[reportArgumentType]

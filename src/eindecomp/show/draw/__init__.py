@@ -1,1 +1,1 @@
-"""Pictures: plans and graphs, the tiles of a tensor, and the dataflow of a vertex."""
+"""Pictures: plans and graphs, and the tiles of a tensor."""

@@ -31,8 +31,6 @@ class Item:
 
     width: float
     height: float
-    level: str = ""
-    """"top" or "bottom" for what must lie in the first or the last layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,6 @@ class Join:
     target: int
     words_width: float = 0.0
     thickness: float = 1.0
-    leaves_at: float | None = None
-    """Where it leaves the source, from its middle; None: wherever is best."""
-    enters_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +110,9 @@ def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
             missing[target] -= 1
             if not missing[target]:
                 ready.append(target)
-    last = max(layer)
-    is_given = [not own and item.level != "top" for own, item in zip(into, items, strict=True)]
     for node in reversed(ready):
-        held = sum(not is_given[joins[k].source] for k in into[node])
-        if items[node].level == "bottom":
-            layer[node] = last
-        elif items[node].level != "top" and held < len(outof[node]):
+        held = sum(bool(into[joins[k].source]) for k in into[node])
+        if held < len(outof[node]):
             # Links get shorter if it lies just above its first reader; what is given follows.
             layer[node] = min(layer[joins[k].target] - spans[k] for k in outof[node])
     return layer
@@ -129,14 +120,14 @@ def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
 
 def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]) -> _Grid:
     grid = _Grid([item.width for item in items], list(layer), items=len(items))
-    trunk: dict[tuple[int, float | None, int], int] = {}
+    trunk: dict[tuple[int, int], int] = {}
     for join in joins:
         chain = [join.source]
         start, end = layer[join.source], layer[join.target]
         stop = end - 1 if join.words_width else end
         if end - start <= _LONGEST:
             for at in range(start + 1, stop):
-                key = (join.source, join.leaves_at, at)
+                key = (join.source, at)
                 if key not in trunk:
                     trunk[key] = grid.add(2.0, at)
                 chain.append(trunk[key])
@@ -298,10 +289,10 @@ def _finished(
     for height in heights:
         tops.append(tops[-1] + height + _LAYER_GAP)
     boxes = [
-        (across[n], tops[grid.layer[n]] + _drop(item, heights[grid.layer[n]]))
+        (across[n], tops[grid.layer[n]] + (heights[grid.layer[n]] - item.height) / 2)
         for n, item in enumerate(items)
     ]
-    leaves, enters = _attached(items, joins, grid, across)
+    leaves, enters = _attached(items, grid, across)
     routes: list[tuple[tuple[float, float], ...]] = []
     words: list[tuple[float, float] | None] = []
     for k, (join, chain) in enumerate(zip(joins, grid.chains, strict=True)):
@@ -319,17 +310,12 @@ def _finished(
     return Layered(right, tops[-1] - _LAYER_GAP, tuple(boxes), tuple(routes), tuple(words))
 
 
-def _drop(item: Item, height: float) -> float:
-    """How far below the top of its layer an item lies: given things near what reads them."""
-    return {"top": 0.0, "bottom": height - item.height}.get(item.level, (height - item.height) / 2)
-
-
 def _attached(
-    items: Sequence[Item], joins: Sequence[Join], grid: _Grid, across: list[float]
+    items: Sequence[Item], grid: _Grid, across: list[float]
 ) -> tuple[list[float], list[float]]:
     """Where each link leaves its source and enters its target: side by side, in order."""
-    leaves = [0.0] * len(joins)
-    enters = [0.0] * len(joins)
+    leaves = [0.0] * len(grid.chains)
+    enters = [0.0] * len(grid.chains)
     ends: dict[tuple[int, bool], dict[int, list[int]]] = {}
     for k, chain in enumerate(grid.chains):
         for node, next_node, is_source in (
@@ -342,7 +328,5 @@ def _attached(
         for place, other in enumerate(ranked):
             x = across[node] + width * ((place + 0.5) / len(ranked) - 0.5)
             for k in groups[other]:
-                fixed = joins[k].leaves_at if is_source else joins[k].enters_at
-                at = x if fixed is None else across[node] + fixed
-                (leaves if is_source else enters)[k] = at
+                (leaves if is_source else enters)[k] = x
     return leaves, enters

@@ -27,12 +27,12 @@ _MONO = 0.602  # of its height: the width of a character of the fixed-width font
 _FONTS = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 LIGHT = {
     "back": "#ffffff", "ink": "#1c2128", "quiet": "#57606a", "line": "#8c959f", "rest": "#98a2ad",
-    "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4", "block": "#f6f8fb",
+    "vertex": "#ffffff", "edge": "#57606a", "input": "#eef1f4",
     "output": "#dff0e4", "strong": "#136c3f", "move": "#b93c0a",
 }  # fmt: skip
 DARK = {
     "back": "#0d1117", "ink": "#e6edf3", "quiet": "#a3adb8", "line": "#6e7681", "rest": "#6b747e",
-    "vertex": "#1c222b", "edge": "#9aa4af", "input": "#262c36", "block": "#141a22",
+    "vertex": "#1c222b", "edge": "#9aa4af", "input": "#262c36",
     "output": "#153324", "strong": "#4ac17f", "move": "#ff9a5c",
 }  # fmt: skip
 _RULES = {
@@ -44,11 +44,9 @@ _RULES = {
     ".strong": "fill:{strong}",
     ".on-tile": "fill:#16202c",
     ".halo": "stroke:{back};stroke-width:4px;stroke-linejoin:round;paint-order:stroke",
-    ".in-block .halo": "stroke:{block}",
     ".vertex": "fill:{vertex};stroke:{edge}",
     ".input": "fill:{input};stroke:{line}",
     ".output": "fill:{output};stroke:{strong};stroke-width:2px",
-    ".block": "fill:{block};stroke:{line}",
     ".rest": "fill:none;stroke:{rest};stroke-width:1.1px",
     ".move": "fill:none;stroke:{move}",
     ".tip-rest": "fill:{rest}",

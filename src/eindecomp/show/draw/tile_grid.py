@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.box import SQUARE
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
-from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.errors import PlanError, quote
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import interval
 from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.layout.view import is_planned
-from eindecomp.show.draw.svg import save_text
-from eindecomp.show.draw.tile_pictures import grid_svg, grid_text
+from eindecomp.show.draw.svg import (
+    device_colour,
+    picture,
+    save_text,
+    tag,
+    text_width,
+    titled,
+    write,
+)
 from eindecomp.show.movements import read_cuts
 from eindecomp.show.words import layout as layout_words
+from eindecomp.show.words import render, runs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from rich.console import RenderableType
 
     from eindecomp.layout.boxes import Range
     from eindecomp.layout.cut import Cut
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
 
-LAYOUTS = ("home", "second")
+    Tile = tuple[int, ...]
+    """The number of its piece along each dimension."""
 
 
 def save_grid(grid: TileGrid, path: str | Path) -> None:
@@ -34,45 +51,35 @@ def save_grid(grid: TileGrid, path: str | Path) -> None:
     save_text(path, {".svg": lambda: grid_svg(grids), ".txt": lambda: f"{grid_text(grids)}\n"})
 
 
-def draw_tiles(
-    plan: Plan, tensor: Vertex | str, path: str | Path | None = None, layout: str | None = None
-) -> TileGrid:
-    """The tiles of a tensor in all its layouts, or in one; written to a file if given."""
-    first, *others = tile_grids(plan, tensor, layout)
+def draw_tiles(plan: Plan, tensor: Vertex | str, path: str | Path | None = None) -> TileGrid:
+    """The tiles of a tensor in all its layouts; written to a file if given.
+
+    Planning may rewrite a graph, so a vertex of the user's own graph counts by its name.
+    """
+    name = tensor.name if isinstance(tensor, Vertex) else tensor
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"what to draw is given as a tensor or its name, not {quote(name)}")
+    vertex = plan.graph[name]
+    cuts = layouts_of(plan, vertex).items()
+    first, *others = (tile_grid(plan.mesh, vertex, cut, role) for cut, role in cuts)
     grid = replace(first, others=tuple(others))
     if path is not None:
         grid.save(path)
     return grid
 
 
-def tile_grids(plan: Plan, tensor: Vertex | str, layout: str | None = None) -> list[TileGrid]:
-    """A grid for each layout of a tensor: "home", "second", or by default all.
+def layouts_of(plan: Plan, vertex: Vertex) -> dict[Cut, str]:
+    """The cuts of a tensor, with what each is: its home, and its second layout if there is one.
 
     Inputs that are free, and fills, have no home: they lie as their readers read them.
     """
-    vertex = drawn_vertex(plan, tensor)
-    if layout is not None and layout not in LAYOUTS:
-        known = suggest(str(layout), LAYOUTS)
-        raise PlanError(f"a tensor has a home and perhaps a second layout, not {layout!r}{known}")
-    cuts = layouts_of(plan, vertex, layout)
-    if not cuts:
-        raise PlanError(f"{vertex.name!r} is kept in one layout only: there is no second")
-    return [tile_grid(plan.mesh, vertex, cut, role) for cut, role in cuts.items()]
-
-
-def layouts_of(plan: Plan, vertex: Vertex, layout: str | None = None) -> dict[Cut, str]:
-    """The cuts of a tensor, with what each is."""
     name = vertex.name
     if is_planned(vertex) or name in plan.given:
         own = plan.decisions[name].layouts if is_planned(vertex) else plan.given[name]
         roles = {own.home: "home"}
         if own.second is not None:
             roles[own.second] = "second layout"
-        return {c: r for c, r in roles.items() if layout is None or r.startswith(layout)}
-    if layout == "second":
-        return {}
-    if layout == "home":
-        raise PlanError(f"{name!r} has no home: it lies as its readers read it; leave out layout")
+        return roles
     readers: dict[Cut, list[str]] = {}
     for reader, cut in read_cuts(plan, name):
         readers.setdefault(cut, []).append(reader)
@@ -114,12 +121,230 @@ def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
     )
 
 
-def drawn_vertex(plan: Plan, tensor: Vertex | str) -> Vertex:
-    """The vertex of a plan's graph with a name, or with that of a vertex.
+# As rows and columns
 
-    Planning may rewrite a graph, so a vertex of the user's own graph counts by its name.
+_MOST_ROWS, _MOST_COLUMNS = 32, 16  # that are shown in full
+_FIRST, _LAST = 3, 1  # of more, this many at either end
+_WIDTH = 120  # characters of text
+
+_MARGIN = 20.0
+_CELL, _ROW = 44.0, 32.0  # the least width and the height of a tile
+_SMALL, _TEXT = 10.5, 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class TileTable:
+    """A grid as it is shown: in two dimensions, the middle of a large one left out.
+
+    Columns are the pieces of the last dimension that is cut, rows those of all others that are.
     """
-    name = tensor.name if isinstance(tensor, Vertex) else tensor
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"what to draw is given as a tensor or its name, not {quote(name)}")
-    return plan.graph[name]
+
+    row_label: str
+    column_label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    tiles: tuple[tuple[Tile | None, ...], ...]
+    """For each row, for each column the tile, None if it is left out."""
+    left_out: str
+    """Says what is not shown; empty if nothing is left out."""
+
+
+def tile_table(grid: TileGrid) -> TileTable:
+    """The rows and columns of a grid."""
+    rank = len(grid.pieces)
+    cut = [d for d in range(rank) if len(grid.pieces[d]) > 1]
+    whole = [d for d in reversed(range(rank)) if d not in cut]
+    shown = sorted([*cut, *whole[: max(min(rank, 2) - len(cut), 0)]])
+    sides = (shown[:-1], _MOST_ROWS), (shown[-1:], _MOST_COLUMNS)
+    rows, columns = (_places(grid, dimensions, most) for dimensions, most in sides)
+    tiles = tuple(
+        tuple(
+            None
+            if row is None or column is None
+            else tuple((row | column).get(d, 0) for d in range(rank))
+            for column in columns
+        )
+        for row in rows
+    )
+    missing = [
+        f"{prod(len(grid.pieces[d]) for d in own)} pieces of {_names(grid, own)}"
+        for own, places in ((shown[:-1], rows), (shown[-1:], columns))
+        if None in places
+    ]
+    return TileTable(
+        _names(grid, shown[:-1]),
+        _names(grid, shown[-1:]),
+        tuple(_place_words(grid, place) for place in rows),
+        tuple(_place_words(grid, place) for place in columns),
+        tiles,
+        f"Of {' and '.join(missing)}, only the ends are shown." if missing else "",
+    )
+
+
+def _names(grid: TileGrid, dimensions: list[int]) -> str:
+    return ", ".join(grid.labels[d] for d in dimensions)
+
+
+def _places(grid: TileGrid, dimensions: list[int], most: int) -> list[dict[int, int] | None]:
+    """The pieces of each row or column that is shown, by dimension; None for those left out."""
+    counts = [len(grid.pieces[d]) for d in dimensions]
+    total = prod(counts)
+    numbers: list[int | None] = list(range(total))
+    if total > most:
+        numbers[_FIRST : total - _LAST] = [None]
+    return [
+        None
+        if n is None
+        else dict(zip(dimensions, map(int, np.unravel_index(n, counts)), strict=True))
+        for n in numbers
+    ]
+
+
+def _place_words(grid: TileGrid, place: dict[int, int] | None) -> str:
+    if place is None:
+        return "…"
+    return ", ".join(range_words(grid.pieces[d][at]) for d, at in place.items())
+
+
+# Words
+
+
+def range_words(piece: Range) -> str:
+    """Where a piece begins and ends."""
+    return f"{piece[0]}:{piece[1]}"
+
+
+def devices_words(devices: Sequence[int], most: int = 12) -> str:
+    """The numbers of devices, neighbours joined; cut short in the middle where they are many.
+
+    >>> devices_words([0, 1, 2, 3]), devices_words([0, 4]), devices_words(range(0, 32, 2))
+    ('0–3', '0, 4', '0, 2 … 30')
+    """
+    words = [
+        f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
+        for run in runs_of(devices)
+    ]
+    text = ", ".join(words)
+    if len(text) <= most or len(words) <= 3:  # of three runs, none would be left out
+        return text
+    return f"{words[0]}, {words[1]} … {words[-1]}"
+
+
+def _heading(grid: TileGrid) -> str:
+    """The tensor with its sizes."""
+    sizes = ", ".join(f"{d}: {n}" for d, n in zip(grid.labels, grid.shape, strict=True))
+    return f"{grid.tensor}[{sizes}]"
+
+
+def _summary(grid: TileGrid) -> str:
+    """Which layout it is, and how many tiles lie on how many devices each."""
+    tiles = len(grid.holders)
+    counts = sorted({len(own) for own in grid.holders.values()})
+    devices = f"{'/'.join(map(str, counts))} devices" if counts and counts != [1] else "one device"
+    number, each = ("one tile", "on") if tiles == 1 else (f"{tiles:,} tiles", "each on")
+    return f"{grid.role}: {grid.layout} ({number}, {each} {devices})"
+
+
+# Text
+
+
+def grid_text(grids: Sequence[TileGrid]) -> str:
+    """The grids as plain text."""
+    return render(_WIDTH, rich_grid(grids)).strip("\n")
+
+
+def rich_grid(grids: Sequence[TileGrid]) -> RenderableType:
+    """The grids one below the other."""
+    parts: list[RenderableType] = [Text(_heading(grids[0]), style="bold")]
+    for grid in grids:
+        shown = tile_table(grid)
+        parts += [Text(_summary(grid)), _rich_table(grid, shown)]
+        if shown.left_out:
+            parts.append(Text(shown.left_out))
+    return Group(*parts)
+
+
+def _rich_table(grid: TileGrid, shown: TileTable) -> Table:
+    table = Table(box=SQUARE, show_lines=True, show_header=bool(grid.labels))
+    if grid.labels:
+        corner = "\\".join(label for label in (shown.row_label, shown.column_label) if label)
+        table.add_column(Text(corner), no_wrap=True)
+    for words in shown.columns:
+        table.add_column(Text(words), justify="center", no_wrap=True)
+    for words, tiles in zip(shown.rows, shown.tiles, strict=True):
+        cells = [Text("…") if tile is None else _rich_cell(grid, tile) for tile in tiles]
+        table.add_row(*([Text(words)] if grid.labels else []), *cells)
+    return table
+
+
+def _rich_cell(grid: TileGrid, tile: Tile) -> Text:
+    holders = grid.holders.get(tile)
+    if holders is None:
+        return Text("·")
+    colour = device_colour(holders[0], grid.devices)
+    return Text(f" {devices_words(holders)} ", style=f"black on {colour}")
+
+
+# Pictures
+
+
+def grid_svg(grids: Sequence[TileGrid]) -> str:
+    """The grids of a tensor one below the other."""
+    inside = [write(_MARGIN, 32, _heading(grids[0]), 15, class_="head")]
+    y, right = 44.0, _MARGIN + text_width(_heading(grids[0]), 15)
+    for grid in grids:
+        shown = tile_table(grid)
+        inside.append(write(_MARGIN, y + 14, _summary(grid), _TEXT, class_="quiet"))
+        drawn, width, y = _drawn(grid, shown, y + 26)
+        inside += drawn
+        right = max(right, width, _MARGIN + text_width(_summary(grid), _TEXT))
+        if shown.left_out:
+            inside.append(write(_MARGIN, y + 4, shown.left_out, _SMALL, class_="quiet"))
+            right = max(right, _MARGIN + text_width(shown.left_out, _SMALL))
+            y += 20
+    title = f"Tiles of {grids[0].tensor}"
+    return picture(right + _MARGIN, y + 4, title, "; ".join(map(_summary, grids)), *inside)
+
+
+def _drawn(grid: TileGrid, shown: TileTable, top: float) -> tuple[list[str], float, float]:
+    """A table from a height on: what is drawn, and how far it reaches."""
+    cell = max(
+        _CELL,
+        *(text_width(devices_words(own), _TEXT) + 14 for own in grid.holders.values()),
+        *(text_width(words, _SMALL) + 8 for words in shown.columns),
+    )
+    words_width = max(text_width(words, _SMALL) for words in shown.rows)
+    label_width = text_width(shown.row_label, _TEXT)
+    left = _MARGIN + (words_width + label_width + 14 if shown.row_label else 0.0)
+    top += 34.0 if shown.column_label else 8.0
+    width, height = cell * len(shown.columns), _ROW * len(shown.rows)
+    drawn = [write(left + width / 2, top - 20, shown.column_label, _TEXT, "middle")]
+    for k, words in enumerate(shown.columns):
+        drawn.append(write(left + cell * (k + 0.5), top - 6, words, _SMALL, "middle", "quiet"))
+    if shown.row_label:
+        x = left - words_width - 14
+        drawn.append(write(x, top + height / 2 + 4, shown.row_label, _TEXT, "end"))
+    for k, (words, tiles) in enumerate(zip(shown.rows, shown.tiles, strict=True)):
+        y = top + _ROW * k
+        drawn.append(write(left - 8, y + _ROW / 2 + 4, words, _SMALL, "end", "quiet"))
+        drawn += [_drawn_tile(grid, tile, left + cell * n, y, cell) for n, tile in enumerate(tiles)]
+    return drawn, left + width, top + height + 16
+
+
+def _drawn_tile(grid: TileGrid, tile: Tile | None, x: float, y: float, width: float) -> str:
+    middle = (x + width / 2, y + _ROW / 2 + 4)
+    if tile is None:
+        return write(*middle, "…", _TEXT, "middle", "quiet")
+    sides = zip(grid.labels, grid.box(tile), strict=True)
+    name = " ".join([grid.tensor, ", ".join(f"{label} {range_words(own)}" for label, own in sides)])
+    holders = grid.holders.get(tile)
+    if holders is None:
+        empty = tag("rect", x=x, y=y, width=width, height=_ROW, class_="no-tile")
+        return titled(f"{name}: on no device", empty)
+    plural = "device" if len(holders) == 1 else "devices"
+    colour = device_colour(holders[0], grid.devices)
+    return titled(
+        f"{name.rstrip()}: {plural} {devices_words(holders, 200)}",
+        tag("rect", x=x, y=y, width=width, height=_ROW, rx=3, class_="tile", fill=colour),
+        write(*middle, devices_words(holders), _TEXT, "middle", "on-tile"),
+    )

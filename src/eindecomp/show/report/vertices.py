@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.show.alternatives import held_cuts
 from eindecomp.show.draw.layered import Item, Join, lay_out
 from eindecomp.show.draw.svg import text_width
-from eindecomp.show.draw.tile_grid import layouts_of, tile_grid
-from eindecomp.show.draw.tile_pictures import devices_words, tile_table
-from eindecomp.show.movements import nearest, read_cut
-from eindecomp.show.outline import plan_outline
+from eindecomp.show.draw.tile_grid import devices_words, layouts_of, tile_grid, tile_table
+from eindecomp.show.movements import held_cuts, nearest, read_cut
+from eindecomp.show.rows import plan_outline
 from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.tiling import TileGrid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.outline import Edge, Outline
+    from eindecomp.show.rows import Edge, Outline
 
 _WIDTH, _HEIGHT, _SOURCE = 200, 58, 30
 """The size of a box, and the height of one that nobody computes."""

@@ -27,10 +27,10 @@ from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
-from eindecomp.show.alternatives import next_best
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.draw.svg import check_page, device_colour
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
+from eindecomp.show.movements import next_best
 from eindecomp.show.report.run import run_content
 from eindecomp.show.report.vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import row_key, rows_of
@@ -305,7 +305,7 @@ def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]
     """What the fullest device holds, where that is known soon."""
     if plan.objective == "bound":
         return "–", "the paper's bound does not say where pieces lie"
-    if strategies:
+    if strategies and strategies[0]["memory"] is not None:
         most = strategies[0]["memory"]
     elif plan.devices * len(plan.graph.vertices) <= _QUICK:
         most = fullest(program_of(plan)).bytes
