@@ -16,7 +16,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
-from eindecomp.graph.picture import Picture
+from eindecomp.graph.write import Picture
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.comparison import Compared, Comparison, Verification, Verified
 

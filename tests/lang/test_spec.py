@@ -35,7 +35,7 @@ BAD = [
     ("i...->i", (2,), "the output lacks the '...'"),
     ("..i->i", (2,), "'...' once or not at all"),
     ("...i...->...", (2,), "'...' once or not at all"),
-    ("...ij->...", (1,), "does not fit input 0 of rank 1"),
+    ("...ij->...", (1,), "'...ij' has 2 labels, but input 0 has rank 1"),
     ("i-j->i", (3,), "not of the form"),
     ("1j->j", (2,), "'1' is not a label"),
     ("i not -> i", (2,), "'not' is not a label"),

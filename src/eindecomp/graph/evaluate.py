@@ -70,26 +70,23 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
     own = graph if isinstance(graph, Graph) else getattr(graph, "graph", None)
     if not isinstance(own, Graph):
         raise InputError(f"evaluate takes a graph or a plan, got {type(graph).__name__}")
-    return _evaluate(own, inputs)
-
-
-def _evaluate(graph: Graph, inputs: Mapping[str, object]) -> dict[str, Array]:
-    check_outputs(graph)
-    arrays, scalars = check_inputs(graph, inputs)
-    last_use = {name: user for user, v in graph.vertices.items() for name in v.inputs}
-    wanted = {vertex.name for vertex in graph.outputs}
-    for vertex in graph.vertices.values():
+    check_outputs(own)
+    arrays, scalars = check_inputs(own, inputs)
+    last_use = {name: user for user, v in own.vertices.items() for name in v.inputs}
+    wanted = {vertex.name for vertex in own.outputs}
+    for vertex in own.vertices.values():
         if not isinstance(vertex.op, Input):
             _check_memory(vertex)
             operands = [arrays[name] for name in vertex.inputs]
             with computing(vertex):
-                arrays[vertex.name] = compute(vertex, operands, scalars, graph.scalars)
+                arrays[vertex.name] = compute(vertex, operands, scalars, own.scalars)
         for name in {*vertex.inputs, vertex.name} - wanted:
             if last_use.get(name, vertex.name) == vertex.name:
                 arrays.pop(name, None)
     # An input that is an output too must not be the caller's own array.
-    own = {v.name: v for v in graph.inputs}
-    return {n: arrays[n].copy() if n in own else arrays[n] for n in (v.name for v in graph.outputs)}
+    given = {vertex.name for vertex in own.inputs}
+    results = {vertex.name: arrays[vertex.name] for vertex in own.outputs}
+    return {name: array.copy() if name in given else array for name, array in results.items()}
 
 
 @contextmanager
@@ -111,14 +108,14 @@ def compute(
     scalar_types: Mapping[str, DType],
 ) -> Array:
     """The array of one vertex from the arrays of its inputs."""
-    run = _Scalars(scalars, scalar_types)
     match vertex.op:
         case EinSum() as op:
             steps = EinSumSteps(op, [x.dtype for x in operands], scalars, scalar_types)
             made = steps.finish(steps.partial(operands, vertex.sizes))
         case Fill() as op:
             index = list(np.indices(vertex.shape, dtype=np.int64, sparse=True))
-            value = run.compile(op.value, [INT64] * len(index))(*index)
+            types = [INT64] * len(index)
+            value = _compiled(op.value, types, scalars, scalar_types)(*index)
             made = np.broadcast_to(value, vertex.shape)
         case Gather() as op:
             made = _gather(op, operands[0], operands[1], vertex)
@@ -135,19 +132,15 @@ def compute(
     return np.ascontiguousarray(made, dtype=vertex.dtype).reshape(vertex.shape)
 
 
-class _Scalars:
-    """Compiles expressions and supplies their run-time scalars."""
-
-    def __init__(self, given: Mapping[str, Any], types: Mapping[str, DType]) -> None:
-        self.given, self.types = given, types
-
-    def compile(self, expr: Expr, args: Sequence[DType]) -> Callable[..., Any]:
-        """An expression over inputs of the given types; low-precision ones come widened."""
-        explicit, _ = with_casts(expr, args, self.types)
-        names = used_scalars(explicit)
-        function = compile_scalar(explicit, len(args), NUMPY, names)
-        fixed = [self.given[name] for name in names]
-        return lambda *values: function(*values, *fixed)
+def _compiled(
+    expr: Expr, args: Sequence[DType], given: Mapping[str, Any], types: Mapping[str, DType]
+) -> Callable[..., Any]:
+    """An expression over inputs of the given types; low-precision ones come widened."""
+    explicit, _ = with_casts(expr, args, types)
+    names = used_scalars(explicit)
+    function = compile_scalar(explicit, len(args), NUMPY, names)
+    fixed = [given[name] for name in names]
+    return lambda *values: function(*values, *fixed)
 
 
 class EinSumSteps:
@@ -165,10 +158,13 @@ class EinSumSteps:
         scalars: Mapping[str, Any],
         scalar_types: Mapping[str, DType],
     ) -> None:
-        run = _Scalars(scalars, scalar_types)
+
+        def run(expr: Expr, args: Sequence[DType]) -> Callable[..., Any]:
+            return _compiled(expr, args, scalars, scalar_types)
+
         joined = [with_casts(value, types, scalar_types)[1] for value in values(op.join)]
         self.op = op
-        self._join = [run.compile(value, types) for value in values(op.join)]
+        self._join = [run(value, types) for value in values(op.join)]
         self._combine: list[Callable[..., Any]] = []
         self._finish: Callable[..., Any] | None = None
         if op.agg is None:
@@ -177,9 +173,9 @@ class EinSumSteps:
         self._types = [widen(concrete(t)) for t in op.agg.state_types(joined, scalar_types)]
         both = [*self._types, *self._types]
         combine = safe_combine(op.agg, tuple(self._types))
-        self._combine = [run.compile(value, both) for value in values(combine)]
+        self._combine = [run(value, both) for value in values(combine)]
         if op.agg.finish is not None:
-            self._finish = run.compile(op.agg.finish, self._types)
+            self._finish = run(op.agg.finish, self._types)
 
     def partial(self, operands: Sequence[Array], sizes: Mapping[str, int] | None = None) -> State:
         """Join the inputs and aggregate; `sizes` are those of labels that no input has."""
@@ -187,7 +183,11 @@ class EinSumSteps:
         for labels, array in zip(op.inputs, operands, strict=True):
             sizes |= dict(zip(labels, array.shape, strict=True))
         wide = [array.astype(widen(array.dtype), copy=False) for array in operands]
-        state = self._identity(tuple(sizes[label] for label in op.output))
+        neutral = [t.type(0) for t in self._types]
+        if op.agg is not None:
+            neutral = op.agg.identity_for(self._types)
+        shape = tuple(sizes[label] for label in op.output)
+        state = [np.full(shape, x, t) for x, t in zip(neutral, self._types, strict=True)]
         axes = tuple(range(len(op.output), len(op.labels)))
         for block in _blocks([sizes[label] for label in op.labels]):
             where = dict(zip(op.labels, block, strict=True))
@@ -222,31 +222,19 @@ class EinSumSteps:
         # It may be a constant, which fills the tensor all the same.
         return np.broadcast_to(self._finish(*state), state[0].shape)
 
-    def _identity(self, shape: tuple[int, ...]) -> State:
-        agg = self.op.agg
-        neutral = [t.type(0) for t in self._types] if agg is None else agg.identity_for(self._types)
-        return [np.full(shape, x, t) for x, t in zip(neutral, self._types, strict=True)]
-
 
 def _reduce(
     joined: State, axes: tuple[int, ...], combine: Callable[[State, State], State]
 ) -> State:
     """Combine all values along `axes` by halving: n values take log2(n) steps."""
     for axis in reversed(axes):
-        size = joined[0].shape[axis]
-        while size > 1:
-            half, odd = divmod(size, 2)
-            left = [np.take(x, range(half), axis) for x in joined]
-            right = [np.take(x, range(half, 2 * half), axis) for x in joined]
-            rest = [np.take(x, range(2 * half, size), axis) for x in joined]
-            both = combine(left, right)
-            joined = (
-                [np.concatenate(pair, axis) for pair in zip(both, rest, strict=True)]
-                if odd
-                else both
-            )
-            size = half + odd
-        joined = [np.take(x, 0, axis) for x in joined]
+        parts = [np.moveaxis(x, axis, 0) for x in joined]
+        while (size := len(parts[0])) > 1:
+            half = size // 2
+            both = combine([x[:half] for x in parts], [x[half : 2 * half] for x in parts])
+            pairs = zip(both, parts, strict=True)
+            parts = [np.concatenate([x, rest[2 * half :]]) for x, rest in pairs]
+        joined = [x[0] for x in parts]
     return joined
 
 
@@ -323,11 +311,7 @@ def _reshape(op: Reshape, source: Array) -> Array:
 
 def _check_memory(vertex: Vertex) -> None:
     needed = vertex.elements * vertex.dtype.itemsize
-    if needed > _physical_memory():
+    if needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         raise InputError(
             f"{vertex} of shape {vertex.shape} needs {needed / 2**30:,.0f} GiB of memory"
         )
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

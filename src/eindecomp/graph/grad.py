@@ -85,7 +85,10 @@ def _name(tensor: object) -> str:
 def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     """One reverse sweep over the vertices, adding adjoints to a copy of the graph."""
     grown = Graph.of(graph.vertices.values(), (), graph.scalars)
-    needed = _depending(graph, wanted)
+    needed = {vertex.name for vertex in wanted}  # the tensors that change when one of those does
+    for vertex in graph.vertices.values():
+        if needed.intersection(vertex.inputs) and kind(vertex.dtype) >= Kind.FLOAT:
+            needed.add(vertex.name)
     parts: dict[str, list[str]] = {name: [] for name in graph.vertices}
     parts[loss.name].append(_constant(grown, loss, 1))
     adjoints: dict[str, str] = {}
@@ -105,15 +108,6 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
         while swaps[old] in graph:  # it has a gradient by that tensor already
             swaps[old] = f"grad_{swaps[old]}"
     return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
-
-
-def _depending(graph: Graph, wanted: Sequence[Vertex]) -> set[str]:
-    """The tensors that change when one of `wanted` does."""
-    depending = {vertex.name for vertex in wanted}
-    for vertex in graph.vertices.values():
-        if depending.intersection(vertex.inputs) and kind(vertex.dtype) >= Kind.FLOAT:
-            depending.add(vertex.name)
-    return depending
 
 
 def _constant(graph: Graph, like: Vertex, value: int) -> str:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eindecomp.graph.picture import Picture
     from eindecomp.graph.vertex import Shape
+    from eindecomp.graph.write import Picture
     from eindecomp.lang.dtypes import DType
 
 
@@ -229,19 +229,10 @@ class Graph:
 
     def verify(self) -> None:
         """Check the whole graph again: names, order, shapes, types, outputs."""
-        seen: dict[str, Vertex] = {}
-        for name, vertex in self._vertices.items():
-            if name != vertex.name:
-                raise GraphError(f"vertex {vertex.name!r} is listed as {name!r}")
-            self._check(vertex, seen)
-            seen[name] = vertex
-        for name in self._outputs:
-            if name not in seen:
-                raise GraphError(f"output {name!r} is not a tensor of the graph")
-        ties: dict[str, str] = {}
-        for name, result in self._ties.items():
-            check_tie(seen, self._outputs, ties, name, result)
-            ties[name] = result
+        again = Graph.of(self._vertices.values(), self._outputs, self._scalars, ties=self._ties)
+        for name, other in zip(self._vertices, again._vertices, strict=True):
+            if name != other:
+                raise GraphError(f"vertex {other!r} is listed as {name!r}")
 
     # Adding
 
@@ -491,7 +482,17 @@ class Graph:
         Args:
             vertex: One of another graph, such as `other["Z"]`.
         """
-        self._check(vertex, self._vertices)
+        for name in vertex.inputs:
+            if name not in self._vertices:
+                raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
+        if not isinstance(vertex.op, Input):
+            with naming(vertex.name):
+                made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
+            if made != (vertex.shape, vertex.dtype):
+                raise GraphError(
+                    f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs "
+                    f"make it {made[0]} and {made[1]}"
+                )
         return self._store(vertex)
 
     def _store(self, vertex: Vertex) -> Vertex:
@@ -502,22 +503,6 @@ class Graph:
             register(vertex.op.agg, self._monoids)
         self._vertices[vertex.name] = vertex
         return vertex
-
-    # Checking
-
-    def _check(self, vertex: Vertex, before: Mapping[str, Vertex]) -> None:
-        for name in vertex.inputs:
-            if name not in before:
-                raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
-        if isinstance(vertex.op, Input):
-            return
-        with naming(vertex.name):
-            made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
-        if made != (vertex.shape, vertex.dtype):
-            raise GraphError(
-                f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs make "
-                f"it {made[0]} and {made[1]}"
-            )
 
     def _infer(
         self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None

@@ -61,7 +61,11 @@ def operations(graph: Graph, vertex: Vertex) -> int:
     >>> operations(graph, graph["Z"])
     48
     """
-    return tile_operations(vertex.op, _sizes(graph, vertex))
+    sizes = graph.label_sizes(vertex)
+    if isinstance(vertex.op, ScatterAdd):
+        rows, index = (graph[name] for name in vertex.inputs)
+        sizes = rows.sizes_by(vertex.op.source) | index.sizes_by(vertex.op.index)
+    return tile_operations(vertex.op, sizes)
 
 
 def is_fused(op: Op) -> bool:
@@ -148,7 +152,12 @@ def least_of_subsets(
             other = mask ^ one
             step = pair_operations(labels[one], labels[other], labels[mask], sizes)
             total = least[one] + least[other] + step
-            best = total if best is None else _smaller(best, total)
+            if best is None:
+                best = total
+            elif isinstance(best, int | float) and isinstance(total, int | float):
+                best = min(best, total)
+            else:
+                best = np.minimum(best, total)
         if best is not None:
             least[mask] = best
     return least
@@ -186,19 +195,6 @@ def halves(mask: int) -> Iterator[int]:
     while part:
         part = (part - 1) & rest
         yield part | last
-
-
-def _smaller(one: Any, other: Any) -> Any:
-    are_numbers = isinstance(one, int | float) and isinstance(other, int | float)
-    return min(one, other) if are_numbers else np.minimum(one, other)
-
-
-def _sizes(graph: Graph, vertex: Vertex) -> dict[str, int]:
-    """The sizes of the labels that a vertex goes through."""
-    if not isinstance(vertex.op, ScatterAdd):
-        return graph.label_sizes(vertex)
-    rows, index = (graph[name] for name in vertex.inputs)
-    return rows.sizes_by(vertex.op.source) | index.sizes_by(vertex.op.index)
 
 
 def calls_of(exprs: Iterable[Expr]) -> list[Call]:

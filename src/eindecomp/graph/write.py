@@ -1,9 +1,11 @@
-"""Printing vertices in the text syntax; `parse` reads the same ones back."""
+"""Graphs as text, which `parse` reads back, and `Picture`, what drawing one makes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from eindecomp.above import from_above
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.lang.dtypes import FLOAT32
 from eindecomp.lang.einsum import EinSum
@@ -11,6 +13,7 @@ from eindecomp.lang.scalar import to_text, used_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
@@ -28,7 +31,8 @@ def write_vertex(vertex: Vertex) -> str:
         case Input(output):
             return f"input {_ref(name, output, vertex.sizes)}{_suffix(vertex.dtype)}"
         case EinSum() as op:
-            return f"{_ref(name, op.output, _only(vertex, op.broadcast))} <- {_einsum(op, inputs)}"
+            new = {label: vertex.sizes[label] for label in op.broadcast}
+            return f"{_ref(name, op.output, new)} <- {_einsum(op, inputs)}"
         case Fill(output, value):
             return f"{_ref(name, output, vertex.sizes)} <- fill {to_text(value, output)}"
         case Gather(table, axis, index, output):
@@ -85,10 +89,6 @@ def _sized(label: str, sizes: Mapping[str, int]) -> str:
     return f"{label}: {sizes[label]}" if label in sizes else label
 
 
-def _only(vertex: Vertex, labels: Sequence[str]) -> dict[str, int]:
-    return {label: size for label, size in vertex.sizes.items() if label in labels}
-
-
 def _insert(labels: Sequence[str], axis: int, item: str) -> list[str]:
     return [*labels[:axis], item, *labels[axis:]]
 
@@ -97,3 +97,42 @@ def _group(group: Sequence[str], sizes: Mapping[str, int]) -> str:
     if len(group) == 1:
         return group[0]
     return f"({', '.join(_sized(label, sizes) for label in group)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as SVG; notebooks show it.
+
+    Attributes:
+        svg: the picture, a text that starts with `<svg`.
+        title: what it shows, such as `"3 vertices on 8 devices"`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw()
+        Picture(title='1 vertex, 1 input')
+    """
+
+    svg: str = field(repr=False)
+    title: str
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file.
+
+        Args:
+            path: an `.svg` file, such as `"plan.svg"`.
+
+        Examples:
+            >>> import eindecomp as ed
+            >>> from tempfile import TemporaryDirectory
+            >>> graph = ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z")
+            >>> with TemporaryDirectory() as folder:
+            ...     graph.draw().save(f"{folder}/graph.svg")
+        """
+        from_above("show.draw.svg").save_text(path, {".svg": lambda: self.svg})
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        return self.svg

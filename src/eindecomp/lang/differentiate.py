@@ -103,15 +103,6 @@ def _negate(_walk: _Pullback, adjoint: Expr, _node: Call) -> Expr:
     return call("neg", adjoint)
 
 
-def _divisor(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
-    return call("neg", walk.over(walk.times(adjoint, node), node.args[1]))
-
-
-def _modulus(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
-    # x % y = x − y · (x // y), whose quotient is flat.
-    return call("neg", walk.times(adjoint, call("floordiv", *node.args)))
-
-
 def _base(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
     x, y = node.args
     if isinstance(y, Const) and y.value == 0:
@@ -136,14 +127,6 @@ def _abs(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
     if not walk.is_complex(x):
         return walk.times(adjoint, call("sign", x))
     return call("mul", adjoint, call("div", x, call("where", call("eq", node, 0), 1, node)))
-
-
-def _imag(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
-    return call("mul", adjoint, 1j if walk.is_complex(node.args[0]) else 0)
-
-
-def _conj(walk: _Pullback, adjoint: Expr, _node: Call) -> Expr:
-    return call("conj", adjoint) if walk.is_complex(adjoint) else adjoint
 
 
 def _extreme(op: str, mine: int) -> _Rule:
@@ -190,9 +173,13 @@ _RULES: Mapping[str, tuple[_Rule | None, ...]] = {
     "add": (_pass, _pass),
     "sub": (_pass, _negate),
     "mul": (lambda w, g, n: w.times(g, n.args[1]), lambda w, g, n: w.times(g, n.args[0])),
-    "div": (lambda w, g, n: w.over(g, n.args[1]), _divisor),
+    "div": (
+        lambda w, g, n: w.over(g, n.args[1]),
+        lambda w, g, n: call("neg", w.over(w.times(g, n), n.args[1])),
+    ),
     "floordiv": (None, None),
-    "mod": (_pass, _modulus),
+    # x % y = x − y · (x // y), whose quotient is flat.
+    "mod": (_pass, lambda w, g, n: call("neg", w.times(g, call("floordiv", *n.args)))),
     "pow": (_base, _exponent),
     "neg": (_negate,),
     "abs": (_abs,),
@@ -207,8 +194,8 @@ _RULES: Mapping[str, tuple[_Rule | None, ...]] = {
     "log": (lambda w, g, n: w.over(g, n.args[0]),),
     "sqrt": (lambda w, g, n: w.over(call("mul", g, 0.5), n),),
     "real": (_pass,),
-    "imag": (_imag,),
-    "conj": (_conj,),
+    "imag": (lambda w, g, n: call("mul", g, 1j if w.is_complex(n.args[0]) else 0),),
+    "conj": (lambda w, g, _: call("conj", g) if w.is_complex(g) else g,),
     **{name: _by_slope(slope) for name, slope in _SLOPES.items()},
     **{name: (_pass,) for name in dtypes.type_names if kind(dtype(name)) >= Kind.FLOAT},
 }

@@ -332,7 +332,11 @@ def monoid(
         >>> print(declaration(hypot))
         monoid hypot(x; y) = sqrt(x**2 + y**2) identity 0 grad x / result
     """
-    neutral = tuple(Const(value) for value in _as_tuple(identity))
+    given = identity if isinstance(identity, Sequence) else (identity,)
+    for item in given:
+        if not isinstance(item, Number | np.number | np.bool_):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ExpressionError(f"an identity must consist of numbers, got {item!r}")
+    neutral = tuple(Const(np.asarray(item).item()) for item in given)
     names = _names(len(neutral))
     return Monoid(
         name,
@@ -363,14 +367,3 @@ def _names(width: int) -> list[str]:
     if width == 1:
         return ["x", "y"]
     return [f"{side}{k}" for side in "xy" for k in range(width)]
-
-
-def _as_tuple(identity: Number | Sequence[Number]) -> tuple[Number, ...]:
-    items = identity if isinstance(identity, Sequence) else (identity,)
-    return tuple(_number(item) for item in items)
-
-
-def _number(item: object) -> Number:
-    if not isinstance(item, Number | np.number | np.bool_):
-        raise ExpressionError(f"an identity must consist of numbers, got {item!r}")
-    return np.asarray(item).item()

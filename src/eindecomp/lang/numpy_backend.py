@@ -41,10 +41,6 @@ def _to_integer(x: Any, to: np.dtype[np.generic]) -> Any:
     return choose(whole < low, to.type(limits.min), over)
 
 
-def _relu(x: Any) -> Any:
-    return np.maximum(x, np.zeros((), np.asarray(x).dtype))
-
-
 def _power(x: Any, y: Any) -> Any:
     # Where one power serves all elements, NumPy takes a square root for ½, which at −∞ and −0.0 is
     # not IEEE's power that it takes elsewhere.
@@ -52,10 +48,6 @@ def _power(x: Any, y: Any) -> Any:
         choose: Any = np.where
         x = choose((y == 0.5) & (np.isinf(x) | (x == 0)), np.abs(x), x)
     return np.power(x, y)
-
-
-def _rsqrt(x: Any) -> Any:
-    return np.reciprocal(np.sqrt(x))
 
 
 def _special(name: str) -> Callable[[Any], Any]:
@@ -70,14 +62,6 @@ def _special(name: str) -> Callable[[Any], Any]:
 
 
 _erf, _expit, _normal_cdf = (_special(name) for name in ("erf", "expit", "ndtr"))
-
-
-def _gelu(x: Any) -> Any:
-    return x * _normal_cdf(x)
-
-
-def _silu(x: Any) -> Any:
-    return x * _expit(x)
 
 
 NUMPY: Mapping[str, Callable[..., Any]] = {
@@ -106,17 +90,17 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "real": np.real,
     "imag": np.imag,
     "conj": np.conj,
-    "relu": _relu,
+    "relu": lambda x: np.maximum(x, np.zeros((), np.asarray(x).dtype)),
     "exp": np.exp,
     "log": np.log,
     "sqrt": np.sqrt,
-    "rsqrt": _rsqrt,
+    "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": _expit,
-    "silu": _silu,
-    "gelu": _gelu,
+    "silu": lambda x: x * _expit(x),
+    "gelu": lambda x: x * _normal_cdf(x),
     **{name: partial(cast, to=dtype(name)) for name in type_names},
 }

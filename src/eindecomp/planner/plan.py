@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.picture import Picture
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.graph.write import Picture
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.tiling import TileGrid
     from eindecomp.planner.comparison import Comparison, Verification

@@ -267,6 +267,9 @@ def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tupl
     return kept, handed
 
 
+# In words
+
+
 def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
     """Where inputs lie: at home, or in the layouts in which the shown vertices read them."""
     layouts: dict[str, dict[str, None]] = {}
@@ -275,16 +278,11 @@ def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
             need = read_cut(plan, plan.graph[row.vertex], k)
             if not isinstance(plan.graph[source].op, Input) or not need:
                 continue
-            own = layouts.setdefault(source, {})
-            words = _home_words(plan, source) if source in plan.given else _lies(plan, source, need)
-            own[words] = None
+            held = plan.given[source].cuts if source in plan.given else (need,)
+            tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
+            words = "; also ".join(_lies(plan, source, cut) for cut in held) + tied
+            layouts.setdefault(source, {})[words] = None
     return {source: "; ".join(words) for source, words in layouts.items()}
-
-
-def _home_words(plan: Plan, source: str) -> str:
-    words = [_lies(plan, source, cut) for cut in plan.given[source].cuts]
-    tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
-    return "; also ".join(words) + tied
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +306,11 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
             if cost:
                 yield Movement(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
         if row.aggregate:
-            yield Movement(row.aggregate, _reduce_words(plan, row), row.times)
+            view = view_of(plan.graph, plan.graph[row.vertex])
+            ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
+            end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
+            what = f"{row.vertex}: partial results over {ways} are reduced{end}"
+            yield Movement(row.aggregate, what, row.times)
         kept = row.join + row.repartition - fetched
         if row.second is not None and kept > 0:
             yield Movement(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
@@ -381,10 +383,3 @@ def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
     held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
     return f"{maker} to {reader}: from {held} to {need}"
-
-
-def _reduce_words(plan: Plan, row: Row) -> str:
-    view = view_of(plan.graph, plan.graph[row.vertex])
-    ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
-    end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
-    return f"{row.vertex}: partial results over {ways} are reduced{end}"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 
 import eindecomp as ed
-from eindecomp.graph.rewrites.exchange import divide_late, factor_out, gather_early
+from eindecomp.graph.rewrites.exchange import divide_late, factor_out
 from eindecomp.graph.rewrites.fuse import MAX_INPUTS, MAX_SIZE, fuse
 from eindecomp.graph.rewrites.order_contractions import order_contractions
+from eindecomp.graph.rewrites.rebuild import merge_common
 from eindecomp.graph.rewrites.rewrite import PASSES, rewrite
-from eindecomp.graph.rewrites.simplify_graph import merge_common
 from eindecomp.lang.scalar import size_of
 from strategies import arrays, graphs
 
@@ -176,24 +176,6 @@ def test_factors_stay_where_a_sum_may_not_fit(dtype: str) -> None:
     text = f"input A[i: 5, j: 6] {dtype}, B[j, k: 7] {dtype}\nZ[i,k] <- sum A[i,j] * B[j,k] / 4"
     graph = ed.parse(f"{text}\noutput Z")
     assert factor_out(graph) == graph
-
-
-@pytest.mark.parametrize(
-    ("cut", "gathered"),
-    [
-        ("S[v,a] <- T[v, a in 1:3, 2]", "Z[b,a] <- S[ids[b], a]"),
-        ("S[v,a] <- T[v in 0:90, a, 0]", "Z[b,a] <- S[ids[b], a]"),
-        ("S[v,c] <- T[v, 1, c in 0:2]", "Z[c,b] <- S[ids[b], c]"),
-        ("S[v,a,c] <- T[v, a in 0:3, c]", "Z[a,c,b] <- S[ids[b], a, c]"),
-        ("S[v,b] <- T[v, b in 0:3, 1]", "Z[b] <- S[ids[b], b]"),
-    ],
-)
-def test_gathers_before_slices_find_the_same(cut: str, gathered: str) -> None:
-    text = f"input T[v: 99, a: 5, c: 3], ids[b: 3] int32\n{cut}\n{gathered}\noutput Z"
-    graph = ed.parse(text)
-    values = {"T": np.arange(99.0 * 15).reshape(99, 5, 3), "ids": np.array([7, 89, 0])}
-    wanted = ed.evaluate(graph, values)["Z"]
-    np.testing.assert_array_equal(ed.evaluate(gather_early(graph), values)["Z"], wanted)
 
 
 def test_an_output_that_equals_another_becomes_a_copy_of_it() -> None:

@@ -1,15 +1,14 @@
 """Exchanging two operations where the other order takes less.
 
-Few rows are gathered before they are sliced, factors that do not depend on what is summed are taken
-out of a sum, and a softmax is divided by its sum after the product that reads it.
+Factors that do not depend on what is summed are taken out of a sum, and a softmax is divided by its
+sum after the product that reads it.
 """
 
 from __future__ import annotations
 
-from math import isfinite, prod
-from typing import TYPE_CHECKING, TypeVar
+from math import isfinite
+from typing import TYPE_CHECKING
 
-from eindecomp.graph.ops import Gather, Slice
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
@@ -31,69 +30,6 @@ from eindecomp.lang.simplify import simplify
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-
-T = TypeVar("T")
-Window = tuple[int, int] | int | None
-
-
-def gather_early(graph: Graph) -> Graph:
-    """Exchange gathers and the slices they read where fewer elements are made.
-
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> text = "S[v,a] <- T[v, a in 0:2]\\nZ[b,a] <- S[ids[b], a]\\noutput Z"
-    >>> print(gather_early(parse("input T[v: 99, a: 9], ids[b: 3] int32\\n" + text)))
-    input T[v: 99, a: 9]
-    input ids[b: 3] int32
-    S[v,a] <- T[v, a in 0:2]
-    Z_1[b,a] <- T[ids[b], a]
-    Z[b,a] <- Z_1[b, a in 0:2]
-    output Z
-    """
-    return rebuilt(graph, _gather_first)
-
-
-def _gather_first(vertex: Vertex, graph: Graph) -> bool:
-    """Add a gather and then a slice in the place of a vertex, if that is the better order."""
-    op = vertex.op
-    cut = graph[vertex.inputs[0]] if isinstance(op, Gather) else None
-    if not isinstance(op, Gather) or cut is None or not isinstance(cut.op, Slice):
-        return False
-    source = graph[cut.inputs[0]]
-    kept = [k for k, window in enumerate(cut.op.ranges) if not isinstance(window, int)]
-    axis = kept[op.axis]
-    labels = _labels(op, cut.op, axis)
-    windows: dict[str, Window] = {
-        label: window
-        for label, window in zip(labels, _without(cut.op.ranges, axis), strict=True)
-        if window is not None
-    }
-    # Where a row is looked up along what is cut, or its place depends on that, the order matters.
-    if cut.op.ranges[axis] is not None or set(windows) & set(op.index):
-        return False
-    sizes = vertex.sizes | dict(zip(labels, _without(source.shape, axis), strict=True))
-    output = (*op.output, *(label for label in labels if label not in op.output))
-    if prod(sizes[label] for label in output) >= cut.elements:
-        return False
-    name = graph.fresh(f"{vertex.name}_1")
-    graph.add(Gather(labels, axis, op.index, output), [source.name, vertex.inputs[1]], name)
-    graph.add(Slice(op.output, tuple(windows.get(t) for t in output)), [name], vertex.name)
-    return True
-
-
-def _labels(op: Gather, cut: Slice, axis: int) -> Labels:
-    """A label for every dimension of the table but the one that is looked up."""
-    own = iter(op.table)
-    taken = {*op.table, *op.index, *op.output}
-    free = (label for k in range(10**6) if (label := f"gone{k}") not in taken)
-    return tuple(
-        next(free) if isinstance(window, int) else next(own)
-        for window in _without(cut.ranges, axis)
-    )
-
-
-def _without(items: tuple[T, ...], place: int) -> tuple[T, ...]:
-    return (*items[:place], *items[place + 1 :])
-
 
 Factors = list[tuple[str, Expr]]
 """What a value is multiplied by (`mul`), divided by (`div`), or negated for (`neg`)."""

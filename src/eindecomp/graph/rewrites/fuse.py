@@ -28,7 +28,6 @@ from eindecomp.lang.scalar import (
     Expr,
     Scalar,
     call,
-    leaves,
     replace_args,
     size_of,
     used_args,
@@ -134,9 +133,9 @@ class _Fusion:
                     return None
                 if not is_moved and not self.may_compute_in(producer, inner.join, form, labels, op):
                     return None
-                larger = _substitute(form, operand, producer, inner)
-            case Fill(value=value) if not any(isinstance(leaf, Arg) for leaf in leaves(value)):
-                larger = _drop_fill(form, operand, value)
+                larger = _substitute(form, operand, producer, inner.inputs, inner.join)
+            case Fill(value=value) if not used_args(value):
+                larger = _substitute(form, operand, producer, (), value)
             case _:
                 return None
         if larger is None or larger.labels != form.labels or not self.fits(larger, vertex, op):
@@ -190,42 +189,31 @@ def _reads(graph: Graph) -> dict[str, int]:
 
 
 def _substitute(
-    form: _Form, operand: tuple[str, Labels], producer: Vertex, inner: EinSum
+    form: _Form,
+    operand: tuple[str, Labels],
+    producer: Vertex,
+    inputs: tuple[Labels, ...],
+    value: Expr,
 ) -> _Form | None:
+    """The form with an operand replaced by the value that makes it of these inputs."""
     rename = dict(zip(producer.labels, operand[1], strict=True))
     taken = [
         (name, tuple(rename[label] for label in labels))
-        for name, labels in zip(producer.inputs, inner.inputs, strict=True)
+        for name, labels in zip(producer.inputs, inputs, strict=True)
     ]
     at = form.operands.index(operand)
-    operands = [*form.operands, *taken]
-    shifted = replace_args(inner.join, [Arg(len(form.operands) + k) for k in range(len(taken))])
-    if producer.dtype in LOW_PRECISION and not isinstance(shifted, Arg):
+    shifted = replace_args(value, [Arg(len(form.operands) + k) for k in range(len(taken))])
+    if taken and producer.dtype in LOW_PRECISION and not isinstance(shifted, Arg):
         # As a vertex it was rounded; it must be as a part of another one.
         shifted = call(producer.dtype.name, shifted)
     by: list[Expr] = [shifted if k == at else Arg(k) for k in range(len(form.operands))]
-    return _canonical(form, operands, by, operand)
-
-
-def _drop_fill(form: _Form, operand: tuple[str, Labels], value: Expr) -> _Form | None:
-    at = form.operands.index(operand)
-    by = [value if k == at else Arg(k) for k in range(len(form.operands))]
-    return _canonical(form, list(form.operands), by, operand)
-
-
-def _canonical(
-    form: _Form,
-    operands: list[tuple[str, Labels]],
-    by: list[Expr],
-    gone: tuple[str, Labels],
-) -> _Form | None:
     try:
-        join, order = canonical_inputs(replace_args(form.join, by), operands)
+        join, order = canonical_inputs(replace_args(form.join, by), [*form.operands, *taken])
     except ExpressionError:  # too deep or too large an expression
         return None
     # What is no longer read stands last; dropping it moves no other input.
-    kept = tuple(operand for operand in order if operand != gone)
-    if len(kept) < len(order) - 1 or (gone in order and order.index(gone) < len(kept)):
+    kept = tuple(each for each in order if each != operand)
+    if len(kept) < len(order) - 1 or (operand in order and order.index(operand) < len(kept)):
         return None
     return _Form(form.output, kept, join)
 
@@ -277,7 +265,11 @@ def compared(graph: Graph) -> set[str]:
             twice.add(name)
         if name in twice and is_view(vertex.op):
             twice.update(vertex.inputs)
-        if (seen[name] and _hands_on(vertex.op)) or _jumps(vertex.op):
+        op = vertex.op
+        # Of a sum, single values of the inputs cannot be told.
+        sums = op.agg in (SUM, PROD) if isinstance(op, EinSum) else isinstance(op, ScatterAdd)
+        jumps = isinstance(op, EinSum) and any(map(_has_jump, values(op.join)))
+        if (seen[name] and not sums) or jumps:
             seen.update(vertex.inputs)
     return twice & rounded
 
@@ -296,16 +288,6 @@ def _rounded(graph: Graph) -> set[str]:
 def is_view(op: Op) -> bool:
     """Whether an operation only says under which labels a tensor is read."""
     return isinstance(op, EinSum) and op.agg is None and isinstance(op.join, Arg)
-
-
-def _hands_on(op: Op) -> bool:
-    """Whether single values of the inputs can be told from the result."""
-    sums = op.agg in (SUM, PROD) if isinstance(op, EinSum) else isinstance(op, ScatterAdd)
-    return not sums
-
-
-def _jumps(op: Op) -> bool:
-    return isinstance(op, EinSum) and any(map(_has_jump, values(op.join)))
 
 
 def _has_jump(expr: Expr) -> bool:

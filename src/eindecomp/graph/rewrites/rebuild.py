@@ -1,16 +1,24 @@
-"""What rewrites share: copying vertices while their inputs change, and dropping dead ones."""
+"""Rebuilding a graph: what rewrites share, and the rewrites that only tidy up.
+
+Those drop dead vertices, simplify joins, and merge vertices that are equal.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Input
+from eindecomp.graph.ops import Fill, Input, Op, relabel
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.dtypes import INT64
+from eindecomp.lang.einsum import EinSum, make_einsum
+from eindecomp.lang.scalar import Arg, used_args
+from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 
 def empty_like(graph: Graph) -> Graph:
@@ -69,3 +77,90 @@ def remove_dead(graph: Graph) -> Graph:
             alive.update(vertex.inputs)
     kept = (v for v in graph.vertices.values() if v.name in alive or isinstance(v.op, Input))
     return Graph.of(kept, [v.name for v in graph.outputs], graph.scalars, ties=graph.ties)
+
+
+def simplify_joins(graph: Graph) -> Graph:
+    """Fold literals and drop operations without effect, keeping every vertex and its type.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> print(simplify_joins(parse("input X[i: 3]\\nZ[i] <- X[i] / sqrt(64) * 1\\noutput Z")))
+    input X[i: 3]
+    Z[i] <- X[i] / 8.0
+    output Z
+    """
+    vertices = (_simplified(vertex, graph) for vertex in graph.vertices.values())
+    return Graph.of(vertices, [v.name for v in graph.outputs], graph.scalars, ties=graph.ties)
+
+
+def _simplified(vertex: Vertex, graph: Graph) -> Vertex:
+    match vertex.op:
+        case EinSum() as op:
+            args = [graph[name].dtype for name in vertex.inputs]
+            join = simplify(op.join, args, graph.scalars)
+            # An input that is no longer read would change which labels the vertex has.
+            if join == op.join or used_args(join) != used_args(op.join):
+                return vertex
+            return replace(vertex, op=make_einsum(op.inputs, op.output, join, op.agg))
+        case Fill(output, value) as op:
+            args = [INT64] * len(output)
+            return replace(vertex, op=replace(op, value=simplify(value, args, graph.scalars)))
+        case _:
+            return vertex
+
+
+def merge_common(graph: Graph) -> Graph:
+    """Compute equal vertices once, even if their labels have other names.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> text = "A[i] <- exp(X[i])\\nB[j] <- exp(X[j])\\nC[k] <- A[k] + B[k]\\noutput C"
+    >>> print(merge_common(parse("input X[i: 3]\\n" + text)))
+    input X[i: 3]
+    A[i] <- exp(X[i])
+    C[k] <- A[k] + A[k]
+    output C
+    """
+    first, outputs = _classes(graph)
+    merged = empty_like(graph)
+    renamed: dict[str, str] = {}
+    for vertex in graph.vertices.values():
+        name = vertex.name
+        if first[name] == name:
+            # The class has the name of an output, if one is in it.
+            renamed[name] = outputs.get(name, name)
+            copy_vertex(vertex, merged, renamed, renamed[name])
+        else:
+            renamed[name] = renamed[first[name]]
+    for vertex in graph.outputs:
+        if vertex.name not in merged:
+            operand = (renamed[vertex.name], vertex.labels)
+            merged.add_einsum(vertex.labels, [operand], Arg(0), name=vertex.name)
+    end_like(graph, merged)
+    return merged
+
+
+def _classes(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
+    """For every vertex the first one equal to it; for those the first output among its equals."""
+    first: dict[str, str] = {}
+    seen: dict[Hashable, str] = {}
+    outputs: dict[str, str] = {}
+    is_output = {vertex.name for vertex in graph.outputs}
+    for name, vertex in graph.vertices.items():
+        inputs = tuple(first[source] for source in vertex.inputs)
+        key = (_with_labels_by_place(vertex.op), inputs, vertex.shape)
+        equal = name if isinstance(vertex.op, Input) else seen.setdefault(key, name)
+        first[name] = equal
+        if name in is_output:
+            outputs.setdefault(equal, name)
+    return first, outputs
+
+
+# Models repeat the same operations in every layer.
+@lru_cache(maxsize=2**12)
+def _with_labels_by_place(op: Op) -> Op:
+    """The same operation with labels that say only where they first stand."""
+    names: dict[str, str] = {}
+
+    def rename(label: str) -> str:
+        return names.setdefault(label, f"_{len(names)}")
+
+    return relabel(op, rename)

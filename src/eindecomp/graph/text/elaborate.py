@@ -17,8 +17,9 @@ from eindecomp.graph.infer import label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
 from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
 from eindecomp.graph.text.macros import (
+    MAX_NESTING,
+    MAX_STATEMENTS,
     Passed,
-    check_expansion,
     check_macro,
     expand,
     prelude,
@@ -35,16 +36,6 @@ from eindecomp.lang.text.resolve import (
     read_statements,
     resolve,
     resolve_values,
-)
-from eindecomp.lang.text.syntax import (
-    first_call,
-    group_of,
-    has,
-    is_plain,
-    label_of,
-    labels_of,
-    refs_of,
-    replace_first_call,
 )
 
 if TYPE_CHECKING:
@@ -168,23 +159,27 @@ def _assign(scope: Scope, statement: s.Assign) -> None:
         case s.Aggregate(name, terms):
             agg = None if name is None else scope.aggregation(name, rhs.at)
             _aggregate(scope, statement, agg, terms)
-    _check_target(scope, target)
+    # Every size that is written in the target must be the one that was inferred.
+    for item, size in zip(target.items, scope.graph[target.name].shape, strict=True):
+        if isinstance(item, s.Label) and item.size not in (None, size):
+            message = f"label {item.name!r} of {target.name} has size {size}, not {item.size}"
+            raise scope.error(message, item.at)
 
 
 def _aggregate(
     scope: Scope, statement: s.Assign, agg: Monoid | None, terms: tuple[s.Term, ...]
 ) -> None:
     target, term = statement.target, terms[0]
-    is_move = agg is None and isinstance(term, s.Ref) and not is_plain(term)
-    if not is_move and not has(target, s.Scattered, s.Group):
+    is_move = agg is None and isinstance(term, s.Ref) and not s.is_plain(term)
+    if not is_move and not s.has(target, s.Scattered, s.Group):
         _einsum(scope, statement, agg, terms)
         return
     _refuse_extra(scope, statement)
     if len(terms) > 1:
         raise scope.error("several values need an aggregation over tuples", terms[1].at)
-    if has(target, s.Scattered):
+    if s.has(target, s.Scattered):
         _scatter(scope, target, agg, term)
-    elif has(target, s.Group):
+    elif s.has(target, s.Group):
         _merge(scope, target, agg, term)
     elif isinstance(term, s.Ref):
         _move(scope, target, term)
@@ -196,8 +191,9 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
         raise scope.error(f"aggregation {call.name!r} has no options", call.at)
     plain = s.Ref(call.name, call.labels, call.at)
     over = scope.plain_labels(plain)
-    inside = {label for ref in (*refs_of(call.args), *statement.extra) for label in labels_of(ref)}
-    new = tuple(item for item in call.labels if label_of(item) not in inside)
+    refs = (*s.refs_of(call.args), *statement.extra)
+    inside = {label for ref in refs for label in s.labels_of(ref)}
+    new = tuple(item for item in call.labels if s.label_of(item) not in inside)
     sizes = scope.own_sizes(s.Ref(call.name, new, call.at))
     lent = tuple(
         scope.numbers(label, n, statement.target.name, call.at) for label, n in sizes.items()
@@ -213,11 +209,8 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
     op = scope.graph[statement.target.name].op
     aggregated = op.aggregated if isinstance(op, EinSum) else ()
     for label in {*aggregated} ^ {*over}:
-        what = (
-            "aggregated too: name it"
-            if label in aggregated
-            else "not aggregated: it is in the result"
-        )
+        is_new = label in aggregated
+        what = "aggregated too: name it" if is_new else "not aggregated: it is in the result"
         raise scope.error(f"label {label!r} is {what}", call.at)
 
 
@@ -226,21 +219,12 @@ def _refuse_extra(scope: Scope, statement: s.Assign) -> None:
         raise scope.error("'with' is only allowed with a join", statement.extra[0].at)
 
 
-def _check_target(scope: Scope, target: s.Ref) -> None:
-    """Check every size that is written in a target against the one that was inferred."""
-    shape = scope.graph[target.name].shape
-    for item, size in zip(target.items, shape, strict=True):
-        if isinstance(item, s.Label) and item.size not in (None, size):
-            message = f"label {item.name!r} of {target.name} has size {size}, not {item.size}"
-            raise scope.error(message, item.at)
-
-
 def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
     """Tell `sum (a)**2` and `macro(a)` from the function calls they are written like."""
     if not isinstance(rhs, s.Aggregate) or rhs.agg is not None:
         return rhs
     term = rhs.terms[0]
-    first = first_call(term)
+    first = s.first_call(term)
     if first is None or first.at != rhs.at:
         return rhs
     macro = scope.macros.get(first.op)
@@ -254,7 +238,7 @@ def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
         return s.Aggregate(first.op, first.args, rhs.at)
     match first.args:
         case (inner,):
-            return s.Aggregate(first.op, (replace_first_call(term, inner),), rhs.at)
+            return s.Aggregate(first.op, (s.replace_first_call(term, inner),), rhs.at)
         case _:
             raise scope.error(f"nothing may follow the values of {first.op!r}", rhs.at)
 
@@ -304,9 +288,16 @@ def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
         known = [*scope.macros, "concat"]
         raise scope.error(f"unknown macro {call.name!r}{suggest(call.name, known)}", call.at)
     _refuse_open(scope, call)
-    if not scope.active:
-        with scope.at(call.at):
-            scope.expanded = check_expansion(call.name, scope.macros, scope.expanded)
+    chain = [*scope.active, call.name]
+    if call.name in scope.active:
+        raise scope.error(f"macro {call.name!r} calls itself: {' → '.join(chain)}", call.at)
+    scope.expanded += len(scope.macros[call.name].body)
+    if len(chain) > MAX_NESTING or scope.expanded > MAX_STATEMENTS:
+        raise scope.error(
+            f"macros call macros more than {MAX_NESTING} deep, or expand to more than "
+            f"{MAX_STATEMENTS:,} statements",
+            call.at,
+        )
     passed = [
         Passed(name, labels, scope.graph[name].shape)
         for name, labels in (_tensor(scope, arg, target.name) for arg in call.args)
@@ -328,7 +319,7 @@ def _einsum(
     # One reference is read once, however often and under however many spellings it stands there.
     operand_of = {
         ref: to_plain(scope, ref, target.name)
-        for ref in dict.fromkeys([*refs_of(terms), *statement.extra])
+        for ref in dict.fromkeys([*s.refs_of(terms), *statement.extra])
     }
     refs: dict[tuple[str, Labels], s.Ref] = {}
     for ref, operand in operand_of.items():
@@ -372,8 +363,8 @@ def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> Non
     if agg is not None:
         message = "merging labels does not go with an aggregation: take two steps"
         raise scope.error(message, target.at)
-    if isinstance(term, s.Ref) and not has(term, s.Window, s.Fixed, s.Lookup):
-        groups = [group_of(item) for item in term.items]
+    if isinstance(term, s.Ref) and not s.has(term, s.Window, s.Fixed, s.Lookup):
+        groups = [s.group_of(item) for item in term.items]
         add_reshape(scope, target, scope.tensor(term).name, groups, term)
     else:
         name, labels = _tensor(scope, term, target.name)
@@ -384,11 +375,11 @@ def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
     """A statement that is one reference with special indices: one vertex where one can do it."""
     output = scope.plain_labels(target)
     scope.tensor(ref)
-    if not has(ref, s.Window, s.Fixed, s.Lookup):
-        add_reshape(scope, target, ref.name, [group_of(item) for item in ref.items], ref)
-    elif not has(ref, s.Window, s.Fixed, s.Group):
+    if not s.has(ref, s.Window, s.Fixed, s.Lookup):
+        add_reshape(scope, target, ref.name, [s.group_of(item) for item in ref.items], ref)
+    elif not s.has(ref, s.Window, s.Fixed, s.Group):
         add_gather(scope, ref, output, target.name)
-    elif not has(ref, s.Lookup, s.Group) and tuple(labels_of(ref)) == output:
+    elif not s.has(ref, s.Lookup, s.Group) and tuple(s.labels_of(ref)) == output:
         add_slice(scope, ref, target.name)
     else:
         operand = to_plain(scope, ref, target.name)
@@ -399,7 +390,7 @@ def _tensor(scope: Scope, term: s.Term, stem: str) -> tuple[str, Labels]:
     """The name and labels of a term's value; anything but a reference becomes a vertex first."""
     if isinstance(term, s.Ref):
         return to_plain(scope, term, stem)
-    labels = tuple(dict.fromkeys(label for ref in refs_of([term]) for label in labels_of(ref)))
+    labels = tuple(dict.fromkeys(label for ref in s.refs_of([term]) for label in s.labels_of(ref)))
     items = tuple(s.Label(label, term.at) for label in labels)
     target = s.Ref(scope.graph.fresh(f"{stem}_1"), items, term.at)
     value = s.Aggregate(None, (term,), term.at)

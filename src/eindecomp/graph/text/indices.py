@@ -8,7 +8,6 @@ from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang.scalar import Arg
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.syntax import group_of, has, is_plain, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +22,16 @@ def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
     Vertices that are added for them are named after `stem`.
     """
     scope.tensor(ref)
-    while not is_plain(ref):
+    while not s.is_plain(ref):
         name = scope.graph.fresh(f"{stem}_1")
         with scope.at(ref.at):
-            if has(ref, s.Window, s.Fixed):
+            if s.has(ref, s.Window, s.Fixed):
                 ref = add_slice(scope, ref, name)
-            elif has(ref, s.Group):
+            elif s.has(ref, s.Group):
                 ref = _add_split(scope, ref, name)
             else:
                 return name, add_gather(scope, ref, None, name)
-    return ref.name, tuple(label_of(item) for item in ref.items)
+    return ref.name, tuple(s.label_of(item) for item in ref.items)
 
 
 def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str, Labels]:
@@ -53,7 +52,7 @@ def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
     )
     left = [item for item in ref.items if not isinstance(item, s.Fixed)]
     # A group or a lookup beside the slice is dealt with afterwards: any label does for now.
-    labels = tuple(label_of(i) or f"_{k}" for k, i in enumerate(left))
+    labels = tuple(s.label_of(i) or f"_{k}" for k, i in enumerate(left))
     scope.graph.add(Slice(labels, windows), [source.name], name)
     rest = tuple(s.Label(i.name, i.at) if isinstance(i, s.Window) else i for i in left)
     return s.Ref(name, rest, ref.at)
@@ -78,7 +77,7 @@ def _add_split(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
         for k, item in enumerate(ref.items)
     ]
     target = s.Ref(name, tuple(_labels_in(items)), ref.at)
-    add_reshape(scope, target, ref.name, [group_of(item) for item in items], ref)
+    add_reshape(scope, target, ref.name, [s.group_of(item) for item in items], ref)
     return s.Ref(name, tuple(_labels_in(ref.items)), ref.at)
 
 
@@ -93,7 +92,7 @@ def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> La
         raise scope.error("a tensor is looked up along one dimension at a time", ref.at)
     [(axis, lookup)] = lookups
     index, at = to_distinct(scope, *to_plain(scope, lookup.ref, name), name)
-    rest = [label_of(item) for k, item in enumerate(ref.items) if k != axis]
+    rest = [s.label_of(item) for k, item in enumerate(ref.items) if k != axis]
     if output is None:
         output = tuple(dict.fromkeys([*rest[:axis], *at, *rest[axis:]]))
     op = Gather(tuple(rest), axis, at, output)
@@ -117,5 +116,5 @@ def add_reshape(
                 n: scope.size(n, written.at) for n in unknown if len(scope.sizes.get(n, ())) == 1
             }
     sizes = group_sizes(groups, scope.graph[source].shape, given, source)
-    after = tuple(group_of(item) for item in target.items)
+    after = tuple(s.group_of(item) for item in target.items)
     scope.graph.add(Reshape(tuple(groups), after, sizes), [source], target.name)

@@ -18,7 +18,6 @@ from eindecomp.lang.names import check_label, check_name
 from eindecomp.lang.scalar import FUNCTIONS, Const, values
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.resolve import named_leaf, read_statements, resolve, resolve_values
-from eindecomp.lang.text.syntax import labels_of, refs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -89,43 +88,6 @@ def check_macro(macro: s.MacroDecl) -> None:
                 )
     if not macro.body or macro.body[-1].target.name != macro.result.name:
         raise MacroError(f"macro {macro.name}: its last statement must assign {macro.result.name}")
-
-
-def check_expansion(name: str, macros: Mapping[str, s.MacroDecl], before: int) -> int:
-    """Refuse a macro that calls itself or expands without limit, before anything is expanded.
-
-    `before` is how many statements the text's macros have expanded to so far; the new count comes
-    back.
-    """
-    total = before + _expanded_size(name, macros, (), {})
-    if total > MAX_STATEMENTS:
-        raise MacroError(f"macros expand to more than {MAX_STATEMENTS:,} statements")
-    return total
-
-
-def _expanded_size(
-    name: str, macros: Mapping[str, s.MacroDecl], chain: tuple[str, ...], known: dict[str, int]
-) -> int:
-    if name in chain:
-        raise MacroError(f"macro {name!r} calls itself: {' → '.join([*chain, name])}")
-    if len(chain) >= MAX_NESTING:
-        raise MacroError(f"macros call macros more than {MAX_NESTING} deep")
-    if name not in known:
-        called = [_called(statement.rhs) for statement in macros[name].body]
-        known[name] = sum(
-            _expanded_size(other, macros, (*chain, name), known) if other in macros else 1
-            for other in called
-        )
-    return known[name]
-
-
-def _called(rhs: s.Rhs) -> str:
-    """The macro that a right-hand side calls, if it calls one."""
-    match rhs:
-        case s.MacroCall(name) | s.Aggregate(None, (s.Apply(op=name),)):
-            return name
-        case _:
-            return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +218,8 @@ class _Expansion:
         target = self.ref(statement.target, is_target=True)
         extra = tuple(self.ref(ref) for ref in statement.extra)
         indices = {i.name for i in statement.target.items if isinstance(i, s.Label)}
-        for ref in (*refs_of(_terms(statement.rhs)), *statement.extra):
-            indices |= set(labels_of(ref))
+        for ref in (*s.refs_of(_terms(statement.rhs)), *statement.extra):
+            indices |= set(s.labels_of(ref))
         match statement.rhs:
             case s.Aggregate(agg, terms):
                 within = tuple(self.term(term, indices) for term in terms)
@@ -299,11 +261,6 @@ class _Expansion:
             name += "_"
         return name
 
-    def label_of(self, item: s.Item) -> str:
-        """The label that a named index of a parameter is bound to."""
-        assert isinstance(item, s.Label)  # noqa: S101 - `check_macro` let nothing else through
-        return self.label(item.name)
-
     def items(self, items: Sequence[s.Item]) -> tuple[s.Item, ...]:
         """Indices with labels replaced and stars spelled out, each label once in a starred list."""
         spelled: list[s.Item] = []
@@ -313,24 +270,22 @@ class _Expansion:
                     if name not in self.stars:
                         raise MacroError(f"macro {self.macro.name}: nothing is bound to *{name}")
                     spelled += [s.Label(label, self.at) for label in self.stars[name]]
-                case s.Label(name, size=size):
-                    spelled.append(s.Label(self.label(name), self.at, size))
-                case s.Window(name, start, stop):
-                    spelled.append(s.Window(self.label(name), start, stop, self.at))
-                case s.Fixed(index):
-                    spelled.append(s.Fixed(index, self.at))
+                case s.Label(name) | s.Window(name):
+                    spelled.append(replace(item, name=self.label(name), at=self.at))
+                case s.Fixed():
+                    spelled.append(replace(item, at=self.at))
                 case s.Arithmetic(text):
                     raise MacroError(
                         f"macro {self.macro.name}: an index cannot be computed: fill a tensor with "
                         f"{text} and look it up"
                     )
                 case s.Group(labels):
-                    group = tuple(s.Label(self.label(n.name), self.at, n.size) for n in labels)
+                    group = tuple(replace(n, name=self.label(n.name), at=self.at) for n in labels)
                     spelled.append(s.Group(group, self.at))
                 case s.Lookup(ref):
                     spelled.append(s.Lookup(self.ref(ref), self.at))
                 case s.Scattered(label, ref):
-                    row = s.Label(self.label(label.name), self.at, label.size)
+                    row = replace(label, name=self.label(label.name), at=self.at)
                     spelled.append(s.Scattered(row, self.ref(ref), self.at))
         if any(isinstance(item, s.Star) for item in items):
             return tuple(dict.fromkeys(spelled))
@@ -362,7 +317,10 @@ class _Expansion:
             raise unlike
         place: dict[str, s.Item] = {}
         for was, now in zip(declared.items, ref.items, strict=True):
-            bound = self.stars[was.name] if isinstance(was, s.Star) else (self.label_of(was),)
+            # `check_macro` let nothing but stars and labels through.
+            bound = (
+                self.stars[was.name] if isinstance(was, s.Star) else (self.label(s.label_of(was)),)
+            )
             spelled = self.items([now])
             if len(spelled) != len(bound):
                 raise unlike

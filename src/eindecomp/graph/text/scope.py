@@ -14,10 +14,9 @@ from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
-from eindecomp.lang.text.syntax import label_of, refs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Generator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Op
@@ -156,7 +155,7 @@ class Scope:
             item.name: item.size for item in statement.target.items if isinstance(item, s.Label)
         }
         sizes = {label: size for label, size in labels.items() if size is not None}
-        for ref in (*refs_of(terms), *statement.extra):
+        for ref in (*s.refs_of(terms), *statement.extra):
             sizes |= self._sizes_in(ref)
         labels |= sizes
 
@@ -172,8 +171,9 @@ class Scope:
                     raise self.error("index(label) takes one label", at)
                 case s.Apply("size"):
                     return term
-                case s.Name(name, at) if self._is_label(name, labels):
-                    return numbers(name, at)
+                case s.Name(name, at) if name in labels and name not in CONSTANTS:
+                    is_taken = name in self.graph.scalars or name in self.graph
+                    return term if is_taken else numbers(name, at)
                 case s.Apply(op, args, at):
                     return s.Apply(op, tuple(replaced(arg) for arg in args), at)
                 case _:
@@ -187,11 +187,6 @@ class Scope:
             name = self.graph.fresh(f"{stem}_{label}")
             self.numbered[label, size] = self.graph.numbers(label, size, name).name
         return s.Ref(self.numbered[label, size], (s.Label(label, at),), at)
-
-    def _is_label(self, name: str, labels: Container[str]) -> bool:
-        """Whether a bare word is a label: constants, scalars and tensors take precedence."""
-        taken = name in CONSTANTS or name in self.graph.scalars or name in self.graph
-        return name in labels and not taken
 
     def _sizes_in(self, ref: s.Ref) -> dict[str, int]:
         """The sizes of the labels in a reference, as far as they are known without expanding it."""
@@ -232,7 +227,7 @@ class Scope:
 
     def new_sizes(self, target: s.Ref, known: Mapping[str, int]) -> dict[str, int]:
         """The sizes of a target's labels that no input has."""
-        new = tuple(item for item in target.items if label_of(item) not in known)
+        new = tuple(item for item in target.items if s.label_of(item) not in known)
         return self.own_sizes(s.Ref(target.name, new, target.at))
 
 
@@ -288,5 +283,5 @@ def as_gather(ref: s.Ref, item: s.Arithmetic, declared: Mapping[str, set[int]], 
     """
     sizes = (f"{label}: {min(declared.get(label, {'SIZE'}))}" for label in item.labels)
     inner = f"{name}[{','.join(item.labels)}]"
-    items = ", ".join(inner if other is item else label_of(other) or "…" for other in ref.items)
+    items = ", ".join(inner if other is item else s.label_of(other) or "…" for other in ref.items)
     return f"  {name}[{', '.join(sizes)}] <- fill {item.text}\n  … {ref.name}[{items}] …"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
-from eindecomp.graph.picture import Picture
-from eindecomp.graph.write import write_vertex
+from eindecomp.graph.write import Picture, write_vertex
 from eindecomp.show.draw.layered import Item, Join, lay_out
 from eindecomp.show.draw.svg import picture, saved, tag, text_width, titled, write
 from eindecomp.show.explain import bound_words

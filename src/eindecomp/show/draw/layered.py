@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -182,8 +181,7 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
     gaps = [[_apart(grid, a, b) for a, b in pairwise(row)] for row in order]
     for row, own in zip(order, gaps, strict=True):
         _settle(row, [0.0] * len(row), [1.0] * len(row), own, across)
-    few = len(grid.widths) <= _FEW
-    for sweep in range(40 if few else 6):
+    for sweep in range(40 if len(grid.widths) <= _FEW else 6):
         rows = list(zip(order, gaps, strict=True))
         for row, own in rows if sweep % 2 == 0 else reversed(rows):
             wanted: list[float] = []
@@ -196,45 +194,8 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
                 wanted.append(pulled / total if near else across[node])
                 weights.append(total or _LEAST_PULL)
             _settle(row, wanted, weights, own, across)
-    _straighten(grid, order, across)
     left = min(x - w / 2 for x, w in zip(across, grid.widths, strict=True))
     return [x - left for x in across]
-
-
-def _straighten(grid: _Grid, order: list[list[int]], across: list[float]) -> None:
-    """Move the dummies of long links onto as few vertical lines as their neighbours leave room for.
-
-    Boxes stay where they are.
-    """
-    place = {node: k for row in order for k, node in enumerate(row)}
-    done: set[int] = set()
-
-    def room(node: int) -> tuple[float, float]:
-        row, k = order[grid.layer[node]], place[node]
-        low = across[row[k - 1]] + _apart(grid, row[k - 1], node) if k else -inf
-        high = across[row[k + 1]] - _apart(grid, node, row[k + 1]) if k + 1 < len(row) else inf
-        return low, high
-
-    for chain in sorted(grid.chains, key=len, reverse=True):
-        run: list[int] = []
-        low, high = -inf, inf
-        for node in (n for n in chain[1:-1] if n not in done):
-            own = room(node)
-            if max(low, own[0]) > min(high, own[1]):
-                _align(run, low, high, across)
-                run, low, high = [], -inf, inf
-            run.append(node)
-            low, high = max(low, own[0]), min(high, own[1])
-        _align(run, low, high, across)
-        done.update(chain[1:-1])
-
-
-def _align(run: list[int], low: float, high: float, across: list[float]) -> None:
-    """Put nodes onto one vertical line."""
-    if run:
-        middle = sum(across[node] for node in run) / len(run)
-        for node in run:
-            across[node] = min(max(middle, low), high)
 
 
 def _apart(grid: _Grid, a: int, b: int) -> float:

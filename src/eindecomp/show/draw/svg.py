@@ -19,7 +19,7 @@ from eindecomp.store.whole_file import check_writable, write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from eindecomp.graph.picture import Picture
+    from eindecomp.graph.write import Picture
 
 SCOPE = "eindecomp"
 """The class of every picture, in which its rules hold."""

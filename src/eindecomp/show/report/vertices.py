@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.tiling import TileGrid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.rows import Edge, Outline
+    from eindecomp.show.rows import Outline
 
 _WIDTH, _HEIGHT, _SOURCE = 200, 58, 30
 """The size of a box, and the height of one that nobody computes."""
@@ -84,7 +84,8 @@ def vertex_content(
     plan: Plan, name: str, number: Mapping[str, int], shared: Shared, seconds: Cost | None
 ) -> dict[str, Any]:
     """One vertex. Bytes are those of `plan.traffic`: together they are its total."""
-    vertex, traffic = plan.graph[name], plan.traffic
+    vertex, traffic, costs = plan.graph[name], plan.traffic, plan.costs
+    parts = (costs.join, costs.aggregate, costs.repartition, costs.compute)
     fetches = _fetches(plan, vertex, number, shared) if name in plan.decisions else []
     fetched = sum(fetch[1] for fetch in fetches)
     reduced = traffic.aggregate.get(name, 0)
@@ -99,19 +100,12 @@ def vertex_content(
         "inputs": fetches,
         "reduced": reduced,
         "kept": traffic.of(name) - fetched - reduced - traffic.compute.get(name, 0),
-        "cost": _parts(plan.costs, name),
+        # Join, aggregate, repartition and compute; None for what costs nothing by its nature.
+        "cost": [part.get(name, 0) for part in parts] if name in costs.join else None,
     }
     if seconds is not None and name in plan.decisions:
         shown["seconds"] = seconds.of(name)
     return shown
-
-
-def _parts(costs: Cost, name: str) -> list[int | float] | None:
-    """Join, aggregate, repartition and compute; None for what costs nothing by its nature."""
-    if name not in costs.join:
-        return None
-    parts = (costs.join, costs.aggregate, costs.repartition, costs.compute)
-    return [part.get(name, 0) for part in parts]
 
 
 def _fetches(
@@ -164,7 +158,11 @@ def _placed(outline: Outline, band: _Band, number: Mapping[str, int]) -> dict[st
         for edge in outline.edges
         if edge.source in at and edge.target in at and not edge.is_next
     ]
-    made = lay_out(items, [_join(edge, at) for edge in inside])
+    joins: list[Join] = []
+    for edge in inside:
+        words = text_width(short(edge.amount, "bytes"), _WORDS) + 8 if edge.amount else 0.0
+        joins.append(Join(at[edge.source], at[edge.target], words))
+    made = lay_out(items, joins)
     return {
         "times": band.times,
         "width": round(made.width),
@@ -180,11 +178,6 @@ def _placed(outline: Outline, band: _Band, number: Mapping[str, int]) -> dict[st
             for edge, route, words in zip(inside, made.routes, made.words, strict=True)
         ],
     }  # fmt: skip
-
-
-def _join(edge: Edge, at: Mapping[int, int]) -> Join:
-    words = text_width(short(edge.amount, "bytes"), _WORDS) + 8 if edge.amount else 0.0
-    return Join(at[edge.source], at[edge.target], words)
 
 
 def _bands(outline: Outline) -> list[_Band]:
