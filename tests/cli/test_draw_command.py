@@ -82,24 +82,20 @@ def test_a_report_is_written(file, plan):
     assert (found.exit_code, found.stdout) == (0, "written: plan.html\n")
     content = shown("plan.html")
     assert (content["cost"], content["devices"]) == (plan.cost, 4)
-    assert (content["strategies"], content["run"]) == ([], None)
+    assert content["strategies"] == []
 
 
-def test_a_report_compares_strategies_and_is_timed_on_a_machine(plan):
-    words = ["plan.json", "--machine", "cpu-cluster", "-o", "plan.html"]
-    assert run("report", *words).exit_code == 0
+def test_a_report_compares_strategies(plan):
+    assert run("report", "plan.json", "-o", "plan.html").exit_code == 0
     content = shown("plan.html")
     assert [row["name"] for row in content["strategies"]] == ["this plan", "sqrt"]
-    assert content["vertices"][-1]["seconds"] > 0
 
 
-def test_a_run_is_reported_with_its_events(plan):
-    done = run("run", "plan.json", "--random", "--report", "run.html", "--trace", "t.json")
-    assert done.exit_code == 0
-    assert shown("run.html")["run"]
+def test_a_run_is_traced(plan):
+    assert run("run", "plan.json", "--random", "--trace", "t.json").exit_code == 0
     assert json.loads(Path("t.json").read_text())["traceEvents"]
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(plan):
-    found = run("run", "nowhere.ein", "--random", "--report", "nowhere/run.html")
-    assert found.stderr == "eindecomp: nowhere/run.html: No such file or directory\n"
+    found = run("run", "nowhere.ein", "--random", "--trace", "nowhere/run.json")
+    assert found.stderr == "eindecomp: nowhere/run.json: No such file or directory\n"

@@ -124,7 +124,7 @@ MISTAKES = {
     "arrays from two places": ("run product.ein --random --data good.npz", 2, "not from both"),
     "standard output as a file": ("plan product.ein -o -", 2, "name a file"),
     "the same place twice": (
-        "run product.ein --random --trace a.html --report a.html", 2, "written to a.html",
+        "run product.ein --random --trace a.npz -o a.npz", 2, "written to a.npz",
     ),
     "an unknown command": ("pln product.ein", 2, "No such command"),
     "an option of another command": ("explain plan.json --random", 2, "No such option"),

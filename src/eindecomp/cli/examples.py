@@ -33,14 +33,13 @@ eindecomp draw model.ein -p 8 --tiles Z -o tiles.svg
 eindecomp draw model.ein -p 8 --vertex Z -o vertex.svg""",
     "report": """\
 eindecomp report plan.json -o plan.html
-eindecomp report model.ein -p 8 --machine gpu-server --no-compare -o plan.html""",
+eindecomp report model.ein -p 8 --no-compare -o plan.html""",
     "simulate": """\
 eindecomp simulate plan.json --machine gpu-server
 eindecomp simulate model.ein -p 8 --machine cpu-cluster --trace trace.json""",
     "run": """\
 eindecomp run model.ein -p 2 --random --check
 eindecomp run plan.json --data data.npz -o out.npz --trace run.json
-eindecomp run model.ein -p 2 --random --report run.html
 eindecomp run model.ein -p 8 --data X=x.npy --data W=weights.safetensors#w
 mpirun -n 4 eindecomp run model.ein --data data.npz --engine spmd""",
     "llama": """\

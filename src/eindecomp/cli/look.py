@@ -188,7 +188,7 @@ def report(
         plan = asked.plan_timed(file)
         with status_line() as say:
             say("comparing strategies" if compare else "writing the report")
-            plan.report(output, compare=compare, machine=asked.machine)
+            plan.report(output, compare=compare)
     if json:
         size = output.stat().st_size if output.is_file() else None
         typer.echo(orjson.dumps({"written": str(output), "bytes": size, "compared": compare}))

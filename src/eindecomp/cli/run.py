@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,15 +26,13 @@ from eindecomp.graph.evaluate import evaluate
 from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.show.draw.svg import check_page
 from eindecomp.show.trace import tracing
 from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Mapping
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.engines.events import Event
     from eindecomp.engines.result import Result
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
@@ -72,9 +70,6 @@ def run(
     trace: Annotated[
         Path | None, to_write("--trace", help="write a trace for Perfetto or Chrome to this file")
     ] = None,
-    report: Annotated[
-        Path | None, to_write("--report", help="write the plan and its run to this .html file")
-    ] = None,
     engine: EngineName = "threads",
     option: EngineOptions = None,
     json: ask.Json = False,
@@ -85,14 +80,13 @@ def run(
     others by --engine. Prints time, bytes moved and peak memory, and a line for each output.
     """
     _check_inputs(data, seed, random=random)
-    _check_places(output, trace, report)
+    _check_places(output, trace)
     limit()  # of the compiled code that is kept: refused before a plan is made
     runner = engine_from(engine, option)  # so is an engine that does not exist
     if not is_first(runner):
-        trace = report = None
-    told: list[Event] = []
-    # A trace that cannot be written must not cost the outputs: it comes last, as the report does.
-    with _watching(trace, told if report is not None else None) as on_event:
+        trace = None
+    # A trace that cannot be written must not cost the outputs: it comes last.
+    with nullcontext() if trace is None else tracing(trace) as on_event:
         with interruptible("no outputs were written"):
             plan, graph = _planned(file, asked, runner)
             arrays = (
@@ -114,27 +108,8 @@ def run(
             typer.echo(orjson.dumps(_record(result, worst)))
         else:
             _show(result, worst, plan.graph)
-        if report is not None:
-            plan.report(report, result=result, events=told, compare=False)
     if not is_rounding(worst, plan.graph):
         raise InputError("the outputs differ from the reference by more than rounding")
-
-
-@contextmanager
-def _watching(
-    trace: Path | None, told: list[Event] | None
-) -> Generator[Callable[[Event], None] | None]:
-    """What listens to the events of a run: a trace, a list, both or none."""
-    with nullcontext() if trace is None else tracing(trace) as follow:
-        if told is None or follow is None:
-            yield follow if told is None else told.append
-            return
-
-        def both(event: Event) -> None:
-            follow(event)
-            told.append(event)
-
-        yield both
 
 
 def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> None:
@@ -146,17 +121,12 @@ def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> 
         raise typer.BadParameter("--seed is for --random")
 
 
-def _check_places(*places: Path | None) -> None:
+def _check_places(output: Path | None, trace: Path | None) -> None:
     """Refuse now what could not be written after the run."""
-    output, *_, report = places
     if output is not None and output.suffix == ".npy":
         raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
-    if report is not None:
-        check_page(report)
-    taken = [place for place in places if place is not None]
-    for place in taken:
-        if sum(place.resolve() == other.resolve() for other in taken) > 1:
-            raise typer.BadParameter(f"two things cannot both be written to {place}")
+    if output is not None and trace is not None and output.resolve() == trace.resolve():
+        raise typer.BadParameter(f"two things cannot both be written to {output}")
 
 
 def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph]:

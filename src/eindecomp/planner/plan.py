@@ -203,10 +203,7 @@ class Plan:
         self,
         path: str | Path,
         *,
-        result: Any = None,
-        events: Any = None,
-        compare: bool | Comparison = True,
-        machine: Machine | str | Path | None = None,
+        compare: bool = True,
         time_limit: float = 30,
     ) -> Path:
         """Write a report for a browser, and return its path: one HTML file that loads nothing.
@@ -216,13 +213,7 @@ class Plan:
 
         Args:
             path: the file, such as `"plan.html"`; whether it can be written is checked first.
-            result: what `ed.run` or `ed.simulate` returned, to set counted bytes beside planned
-                ones, such as `ed.run(plan, inputs)`.
-            events: the events of that run, for its timeline and the seconds of each vertex:
-                `events = []`, then `ed.run(plan, inputs, on_event=events.append)`.
-            compare: `True` to plan the usual strategies too, or what `compare()` returned.
-            machine: the one on which seconds are predicted, such as `"gpu-server"`; by default the
-                plan's, if it has one.
+            compare: `True` to plan the usual strategies too.
             time_limit: the seconds for alternatives and strategies together, such as `30`; the
                 report says what was not computed for lack of time.
 
@@ -235,9 +226,8 @@ class Plan:
             'plan.html'
         """
         return from_above("show.report.write").report(
-            self, path, result=result, events=events, compare=compare, machine=machine,
-            time_limit=time_limit,
-        )  # fmt: skip
+            self, path, compare=compare, time_limit=time_limit
+        )
 
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`.

@@ -11,7 +11,7 @@ each other.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
@@ -100,8 +100,6 @@ class _Fusion:
     reads: dict[str, int]
     stored: set[str]
     """Vertices that stay, whoever reads them."""
-    taken_by_all: dict[str, bool] = field(default_factory=dict[str, bool])
-    """What `all_take` has found."""
 
     def absorb(self, vertex: Vertex, op: EinSum) -> _Form:
         """Take in producers, one at a time, until none is left to take."""
@@ -158,13 +156,11 @@ class _Fusion:
 
     def all_take(self, producer: str) -> bool:
         """Whether every reader takes a cheap computation in, so that it need not be stored."""
-        if producer not in self.taken_by_all:
-            ops = [self.graph[reader].op for reader in self.users[producer]]
-            self.taken_by_all[producer] = all(
-                isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
-                for op in ops
-            )
-        return self.taken_by_all[producer]
+        ops = [self.graph[reader].op for reader in self.users[producer]]
+        return all(
+            isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
+            for op in ops
+        )
 
     def fits(self, form: _Form, vertex: Vertex, op: EinSum) -> bool:
         if size_of(form.join) > MAX_SIZE or len(form.operands) > MAX_INPUTS:

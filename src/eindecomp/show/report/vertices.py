@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.layout.tiling import TileGrid
-    from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Outline
 
@@ -81,7 +80,7 @@ def _grid_content(grid: TileGrid) -> dict[str, Any]:
 
 
 def vertex_content(
-    plan: Plan, name: str, number: Mapping[str, int], shared: Shared, seconds: Cost | None
+    plan: Plan, name: str, number: Mapping[str, int], shared: Shared
 ) -> dict[str, Any]:
     """One vertex. Bytes are those of `plan.traffic`: together they are its total."""
     vertex, traffic, costs = plan.graph[name], plan.traffic, plan.costs
@@ -89,7 +88,7 @@ def vertex_content(
     fetches = _fetches(plan, vertex, number, shared) if name in plan.decisions else []
     fetched = sum(fetch[1] for fetch in fetches)
     reduced = traffic.aggregate.get(name, 0)
-    shown: dict[str, Any] = {
+    return {
         "name": name,
         "text": write_vertex(vertex),
         "labels": shared.word(",".join(vertex.labels)),
@@ -103,9 +102,6 @@ def vertex_content(
         # Join, aggregate, repartition and compute; None for what costs nothing by its nature.
         "cost": [part.get(name, 0) for part in parts] if name in costs.join else None,
     }
-    if seconds is not None and name in plan.decisions:
-        shown["seconds"] = seconds.of(name)
-    return shown
 
 
 def _fetches(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 from importlib import import_module
@@ -20,30 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.engines.events import PROGRAM, Event, TaskFinished
-from eindecomp.engines.result import Result
 from eindecomp.errors import InputError
-from eindecomp.planner.comparison import Comparison
-from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.costs.objectives import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.draw.svg import check_page, device_colour
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
 from eindecomp.show.movements import next_best
-from eindecomp.show.report.run import run_content
 from eindecomp.show.report.vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import row_key, rows_of
 from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
 from eindecomp.store.whole_file import check_writable, write_whole
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
-from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
-    from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Row
 
@@ -51,18 +43,10 @@ _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
 _QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
 _LEAST = 0.01  # seconds for all strategies, however late it is
 _ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
-_NOBODY = "None"  # what an engine that compiles whole programs counts for no vertex of them
 SCRIPTS = (
-    "words.js",
-    "view.js",
-    "scene.js",
-    "drawing.js",
-    "graph.js",
-    "panel.js",
-    "tables.js",
-    "timeline.js",
-    "main.js",
-)
+    "words.js", "view.js", "scene.js", "drawing.js", "graph.js",
+    "panel.js", "tables.js", "main.js",
+)  # fmt: skip
 """The parts of the page's script, which are one module."""
 _ESCAPED = {
     b"<": rb"\u003c",
@@ -77,107 +61,23 @@ def report(
     plan: Plan,
     path: str | Path,
     *,
-    result: Result | SimulatedRun | None = None,
-    events: Iterable[Event] | None = None,
-    compare: bool | Comparison = True,
-    machine: Machine | str | Path | None = None,
+    compare: bool = True,
     time_limit: float = 30,
 ) -> Path:
-    """Write the report of a plan, and of a run of it, to an HTML file.
+    """Write the report of a plan to an HTML file.
 
     Whatever is wrong with the arguments is said before anything is computed.
     """
     output = Path(path)
-    told = _events_of(events)
-    _check_run(plan, result, told)
-    _check_comparison(plan, compare)
+    if not isinstance(compare, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"compare is True or False, not {compare!r}")
     if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"time_limit of a report is a number of seconds, not {time_limit!r}")
-    timed_on = plan.machine if machine is None else machine_of(machine)
     check_writable(output)
     check_page(output)
-    shown = content(plan, result, told, compare, timed_on, time_limit)
+    shown = content(plan, compare, time_limit)
     write_whole(output, _html_page(shown))
     return output
-
-
-# What a report cannot show: a run or a comparison of another plan, and what is neither
-
-
-def _events_of(given: object) -> list[Event] | None:
-    """The events that were given, as a list."""
-    if given is None:
-        return None
-    told: list[Any] = list(given) if isinstance(given, Iterable) else [given]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of anything
-    for event in told:
-        if not isinstance(event, Event):
-            kind = type(event).__name__
-            raise InputError(f"events are what ed.run gave to on_event, not {kind}")
-    return told
-
-
-def _check_run(plan: Plan, result: object, events: Sequence[Event] | None) -> None:
-    """Raise `InputError` unless these can be a run of the plan."""
-    if isinstance(result, SimulatedRun) and events is not None:
-        raise InputError("a simulated run has no events of its own: give it alone")
-    if result is not None and not isinstance(result, Result | SimulatedRun):
-        kind = type(result).__name__
-        raise InputError(f"result is what ed.run or ed.simulate returned, not {kind}")
-    for why in (*_differences(plan, result), *_strange_events(plan, result, events or ())):
-        raise InputError(f"this is a run of another plan: {why}")
-
-
-def _differences(plan: Plan, result: Result | SimulatedRun | None) -> Iterator[str]:
-    """What tells a result from those of the plan."""
-    match result:
-        case None:
-            return
-        case Result():
-            computed: Collection[str] = result.stats.bytes_by_vertex
-            shapes = {name: tuple(tensor.shape) for name, tensor in result.tensors.items()}
-            devices = {tensor.mesh.devices for tensor in result.tensors.values()}
-            devices = set[int]() if result.stats.cut_into else devices
-        case SimulatedRun():
-            computed = result.program.graph.vertices
-            shapes = {name: vertex.shape for name, vertex in computed.items()}
-            devices = {result.devices}
-    yield from (f"it did not compute {name!r}" for name in plan.parts if name not in computed)
-    known = {*plan.graph.vertices, _NOBODY}
-    yield from (f"it computed {name!r}" for name in computed if name not in known)
-    for name, shape in shapes.items():
-        if name not in plan.graph or shape != plan.graph[name].shape:
-            yield f"{name!r} has the shape {list(shape)} in it"
-    for count in devices - {plan.devices}:
-        yield f"it is for {count:,} devices, this plan for {plan.devices:,}"
-
-
-def _strange_events(
-    plan: Plan, result: Result | SimulatedRun | None, events: Sequence[Event]
-) -> Iterator[str]:
-    """What tells events from those of the plan."""
-    pieces = result.stats.cut_into if isinstance(result, Result) else None
-    devices = pieces or plan.devices
-    # A program that ran as a whole has names of its own for what no vertex stands for.
-    whole = any(isinstance(event, TaskFinished) and event.vertex == PROGRAM for event in events)
-    for event in events:
-        device = getattr(event, "device", 0)
-        if not 0 <= device < devices:
-            yield f"its events name device {device}, and there are {devices:,}"
-        name = getattr(event, "vertex", None)
-        if not whole and name is not None and name not in plan.graph:
-            yield f"its events name {name!r}, which is not in the graph"
-
-
-def _check_comparison(plan: Plan, compare: bool | Comparison) -> None:
-    """Raise `InputError` unless the first row of a comparison can be that of the plan."""
-    if isinstance(compare, bool):
-        return
-    if not isinstance(compare, Comparison):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"compare is True, False or a Comparison, not {compare!r}")
-    first = next(iter(compare.rows), None)
-    theirs = None if first is None else (str(compare.objective), first.cost, first.strategy)
-    if theirs != (str(plan.objective), plan.cost, plan.strategy):
-        raise InputError("this is a comparison of another plan: its first row is not this plan's")
 
 
 # The page
@@ -234,10 +134,7 @@ def _hash(text: str) -> str:
 
 def content(
     plan: Plan,
-    result: Result | SimulatedRun | None = None,
-    events: list[Event] | None = None,
-    compare: bool | Comparison = False,
-    machine: Machine | None = None,
+    compare: bool = False,
     time_limit: float = 30,
 ) -> dict[str, Any]:
     """What a report of a plan shows; alternatives and strategies within the time limit, together.
@@ -250,10 +147,9 @@ def content(
     began = monotonic()
     rows, shared = rows_of(plan), Shared()
     number = {name: k for k, name in enumerate(plan.graph.vertices)}
-    seconds = None if machine is None else plan.time_on(machine)
-    vertices = [vertex_content(plan, name, number, shared, seconds) for name in number]
+    vertices = [vertex_content(plan, name, number, shared) for name in number]
     alternatives = _alternatives(plan, rows, number, began + _ALTERNATIVES * time_limit)
-    side_by_side = _strategies(plan, compare, began + time_limit)
+    side_by_side = _strategies(plan, began + time_limit) if compare else []
     custom = isinstance(plan.objective, Objective)
     return {
         "version": import_module("eindecomp").__version__,  # it stands above all layers
@@ -276,7 +172,6 @@ def content(
         "bands": bands(plan, number),
         "alternatives": alternatives,
         "strategies": side_by_side,
-        "run": run_content(plan, result, events, seconds, number),
     }  # fmt: skip
 
 
@@ -341,14 +236,10 @@ def _alternatives(
     return {"of": of, "found": searched}
 
 
-def _strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list[dict[str, Any]]:
+def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     """A row for the plan and for each strategy, which share the time that is left."""
-    if compare is False:
-        return []
-    if compare is True:
-        chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
-        left = max(deadline - monotonic(), _LEAST)
-        compare = compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))
+    chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+    left = max(deadline - monotonic(), _LEAST)
     return [
         {
             "name": row.name,
@@ -360,5 +251,5 @@ def _strategies(plan: Plan, compare: bool | Comparison, deadline: float) -> list
             "memory": row.memory,
             "refused": row.refused,
         }
-        for row in compare
+        for row in compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))
     ]

@@ -150,21 +150,17 @@ function start() {
   const panel = new Panel((vertex) => graph.select(vertex));
   graph.onSelect = (vertex, members) => panel.show(vertex, members);
   const openVertex = (number) => {
-    if (!VERTICES[number]) return;
     graph.select(number);
     byId("graph").scrollIntoView();
     byId("panel").focus({ preventScroll: true });
   };
   const open = (number) =>
-    !VERTICES[number]
-      ? nameOf(number)
-      : make(
-          "button",
-          { type: "button", class: "link", on: { click: () => openVertex(number) } },
-          nameOf(number),
-        );
+    make(
+      "button",
+      { type: "button", class: "link", on: { click: () => openVertex(number) } },
+      nameOf(number),
+    );
   search((vertex) => graph.select(vertex));
-  let timeline = null;
   const sections = [
     ["overview", "Overview"],
     ["graph", "Graph"],
@@ -174,27 +170,13 @@ function start() {
     section("strategies").append(strategiesTable());
     sections.push(["strategies", "Strategies"]);
   }
-  if (DATA.run) {
-    byId("run").hidden = false;
-    if (DATA.run.simulated) byId("run-h").textContent = "The simulated run";
-    section("run").append(
-      make(
-        "div",
-        { class: "prose" },
-        DATA.run.words.map((words) => make("p", {}, words)),
-      ),
-    );
-    if (DATA.run.timeline) timeline = new Timeline(section("run"), openVertex);
-    section("run").append(runTable(open));
-    sections.push(["run", DATA.run.simulated ? "Simulation" : "Run"]);
-  }
   section("moves").append(movesTable(open));
   section("vertices").append(verticesTable(open));
   sections.push(["moves", "What moves"], ["vertices", "Vertices"]);
   byId("nav").append(...sections.map(([id, words]) => make("a", { href: `#${id}` }, words)));
-  colours(() => [graph.view, timeline?.view].forEach((view) => view?.paint()));
+  colours(() => graph.view.paint());
   // For the console, and for tests.
-  globalThis.eindecomp = { graph, timeline, select: openVertex, words: { bytes, times } };
+  globalThis.eindecomp = { graph, select: openVertex, words: { bytes, times } };
 }
 
 start();

@@ -26,7 +26,6 @@ class Panel {
         this.readers(number),
         this.grids(vertex),
         this.alternative(vertex, number),
-        this.run(number),
       ]
         .flat()
         .filter(Boolean),
@@ -202,27 +201,6 @@ class Panel {
     return [
       make("h3", {}, "The next-best cut, everything else fixed"),
       make("p", {}, words + of + "."),
-    ];
-  }
-
-  run(number) {
-    const row = DATA.run?.vertices.find((each) => each[0] === number);
-    if (!row) return null;
-    const [, planned, counted, predicted, measured] = row;
-    const pairs = [["bytes", `${bytes(planned)} planned, ${bytes(counted)} counted`]];
-    if (predicted !== null) pairs.push(["predicted", short(predicted, "seconds")]);
-    if (measured !== null)
-      pairs.push([
-        DATA.run.simulated ? "simulated" : "measured",
-        `${short(measured, "seconds")} on the busiest device`,
-      ]);
-    return [
-      make("h3", {}, DATA.run.simulated ? "In the simulation" : "In the run"),
-      make(
-        "dl",
-        { class: "pairs" },
-        pairs.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
-      ),
     ];
   }
 }

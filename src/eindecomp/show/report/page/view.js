@@ -1,4 +1,4 @@
-// A canvas that can be dragged, zoomed and walked by keys: the graph and the timeline are two of them.
+// A canvas that can be dragged, zoomed and walked by keys.
 
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 

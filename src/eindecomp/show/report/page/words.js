@@ -3,8 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const VERTICES = DATA.vertices;
 
-/** The name of a vertex, or of what an engine ran that is none of the plan's. */
-const nameOf = (number) => VERTICES[number]?.name ?? DATA.run.names[number - VERTICES.length];
+const nameOf = (number) => VERTICES[number].name;
 
 const byId = (id) => document.getElementById(id);
 
