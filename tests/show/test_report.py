@@ -13,7 +13,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.errors import InputError
-from eindecomp.show.report.write import content, json_in_html
+from eindecomp.show.report import content, json_in_html
 from layered_graph import layers
 
 NASTY = "</script><script>alert(1)</script><!-- &amp; {{DATA}} \u2028\u2029"
@@ -173,7 +173,7 @@ def test_a_vertex_more_takes_few_bytes_more() -> None:
 def test_names_cannot_leave_their_place(
     plan: ed.Plan, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eindecomp.show.report.write.mesh_words", lambda _mesh: NASTY)
+    monkeypatch.setattr("eindecomp.show.report.mesh_words", lambda _mesh: NASTY)
     path = plan.report(tmp_path / "plan.html", compare=False)
     page = path.read_text(encoding="utf-8")
     assert len(re.findall("<script", page)) == len(re.findall("</script", page)) == 2
@@ -220,7 +220,7 @@ def _luminance(colour: str) -> float:
 )  # fmt: skip
 @pytest.mark.parametrize("dark", [0, 1])
 def test_text_has_a_contrast_of_at_least_4_5(text: str, behind: str, dark: int) -> None:
-    style = files("eindecomp.show.report").joinpath("page", "style.css").read_text()
+    style = files("eindecomp.show").joinpath("page", "style.css").read_text()
     pairs = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", style))
     colours = [_luminance(pairs[name].split(", ")[dark]) for name in (text, behind)]
     assert (max(colours) + 0.05) / (min(colours) + 0.05) >= 4.5

@@ -76,7 +76,10 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
     wanted = {vertex.name for vertex in own.outputs}
     for vertex in own.vertices.values():
         if not isinstance(vertex.op, Input):
-            _check_memory(vertex)
+            needed = vertex.elements * vertex.dtype.itemsize
+            if needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+                size = f"{needed / 2**30:,.0f} GiB"
+                raise InputError(f"{vertex} of shape {vertex.shape} needs {size} of memory")
             operands = [arrays[name] for name in vertex.inputs]
             with computing(vertex):
                 arrays[vertex.name] = compute(vertex, operands, scalars, own.scalars)
@@ -307,11 +310,3 @@ def _reshape(op: Reshape, source: Array) -> Array:
     after = [label for group in op.groups for label in group]
     split = source.reshape([sizes[label] for label in before])
     return split.transpose([before.index(label) for label in after])
-
-
-def _check_memory(vertex: Vertex) -> None:
-    needed = vertex.elements * vertex.dtype.itemsize
-    if needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-        raise InputError(
-            f"{vertex} of shape {vertex.shape} needs {needed / 2**30:,.0f} GiB of memory"
-        )

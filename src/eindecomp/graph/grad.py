@@ -25,7 +25,7 @@ from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eindecomp.lang.dtypes import DType
 
@@ -100,30 +100,26 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
                 parts[vertex.inputs[position]].append(adjoint)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
     outputs = [*(v.name for v in graph.outputs), *gradients.values()]
-    grown.end(outputs, graph.ties)
     # A gradient has its plain name even when it is the sum of parts that took that name first.
     swaps: dict[str, str] = {}
     for name, old in gradients.items():
         swaps[old] = f"grad_{name}"
         while swaps[old] in graph:  # it has a gradient by that tensor already
             swaps[old] = f"grad_{swaps[old]}"
-    return _rename(grown, {new: old for old, new in swaps.items()} | swaps)
+    names = {new: old for old, new in swaps.items()} | swaps
+    vertices = (
+        replace(v, name=names.get(v.name, v.name), inputs=tuple(names.get(i, i) for i in v.inputs))
+        for v in grown.vertices.values()
+    )
+    ties = {names.get(name, name): names.get(of, of) for name, of in graph.ties.items()}
+    outputs = [names.get(name, name) for name in outputs]
+    return Graph.of(vertices, outputs, graph.scalars, ties=ties)
 
 
 def _constant(graph: Graph, like: Vertex, value: int) -> str:
     """A tensor like another one that has the same value everywhere."""
     fill = Fill(like.labels, call(like.dtype.name, value))
     return graph.add(fill, [], graph.fresh(f"grad_{like.name}"), like.sizes).name
-
-
-def _rename(graph: Graph, names: Mapping[str, str]) -> Graph:
-    vertices = (
-        replace(v, name=names.get(v.name, v.name), inputs=tuple(names.get(i, i) for i in v.inputs))
-        for v in graph.vertices.values()
-    )
-    outputs = [names.get(v.name, v.name) for v in graph.outputs]
-    ties = {names.get(name, name): names.get(of, of) for name, of in graph.ties.items()}
-    return Graph.of(vertices, outputs, graph.scalars, ties=ties)
 
 
 def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
@@ -318,6 +314,9 @@ def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
             whole = Concat(labels, labels[axis])
             adjoint = graph.add(whole, parts, graph.fresh(f"grad_{name}")).name
     return adjoint
+
+
+# How an adjoint passes through an aggregation, back to the joined values
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,18 @@ from eindecomp.graph.checks import (
     check_tie,
     expect,
     fill_value,
+    gather_op,
     label_map,
     monoid_of,
+    read_einsum,
     register,
+    reshape_op,
+    scatter_op,
+    slice_op,
     warn_of_lone_labels,
 )
 from eindecomp.graph.infer import infer
 from eindecomp.graph.ops import Concat, Fill, Input, Op
-from eindecomp.graph.specs import gather_op, read_einsum, reshape_op, scatter_op, slice_op
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_scalar, write_vertex
 from eindecomp.lang import dtypes
@@ -185,7 +189,7 @@ class Graph:
             >>> ed.parse("input X[i: 4, j: 6]\\nZ[i] <- sum X[i,j]\\noutput Z").draw().title
             '1 vertex, 1 input'
         """
-        return from_above("show.draw.graph_pictures").draw_graph(self, path, folded=folded)
+        return from_above("show.graph_pictures").draw_graph(self, path, folded=folded)
 
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)

@@ -46,6 +46,10 @@ def infer(
     >>> infer(Concat(("i",), "i"), [BareOperand("X", (2,), dtype("float32"))] * 2, {}, {})
     ((4,), dtype('float32'))
     """
+    counts: dict[type, int] = {Gather: 2, ScatterAdd: 2, Slice: 1, Reshape: 1}
+    count = len(op.inputs) if isinstance(op, EinSum) else counts.get(type(op), len(operands))
+    if len(operands) != count:
+        raise GraphError(f"this {type(op).__name__} has {count} inputs, got {len(operands)}")
     match op:
         case EinSum():
             shape_and_type = _einsum(op, operands, sizes, scalars)
@@ -89,11 +93,6 @@ def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[s
     return sizes
 
 
-def _need(operands: Sequence[Operand], count: int, what: str) -> None:
-    if len(operands) != count:
-        raise GraphError(f"{what} has {count} inputs, got {len(operands)}")
-
-
 def _pick(output: Labels, sizes: Mapping[str, int]) -> Shape:
     for label in output:
         if label not in sizes:
@@ -107,7 +106,6 @@ def _einsum(
     sizes: Mapping[str, int],
     scalars: Mapping[str, DType],
 ) -> tuple[Shape, DType]:
-    _need(operands, len(op.inputs), "this EinSum")
     shape = _pick(op.output, {**sizes, **label_sizes(op.inputs, operands)})
     for name in used_scalars(op.join):
         if name not in scalars:
@@ -149,7 +147,6 @@ def _check_index(index: Operand) -> None:
 
 
 def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
-    _need(operands, 2, "a gather")
     table, index = operands
     _check_index(index)
     if len(table.shape) != len(op.table) + 1:
@@ -163,7 +160,6 @@ def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
 def _scatter_add(
     op: ScatterAdd, operands: Sequence[Operand], sizes: Mapping[str, int]
 ) -> tuple[Shape, DType]:
-    _need(operands, 2, "a scatter")
     source, index = operands
     _check_index(index)
     known = label_sizes([op.source, op.index], operands)
@@ -194,7 +190,6 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
 
 
 def _slice(op: Slice, operands: Sequence[Operand]) -> tuple[Shape, DType]:
-    _need(operands, 1, "a slice")
     [source] = operands
     if len(op.ranges) != len(source.shape):
         named = ",".join(label or "…" for label in op.input)
@@ -217,7 +212,6 @@ def _slice(op: Slice, operands: Sequence[Operand]) -> tuple[Shape, DType]:
 
 
 def _reshape(op: Reshape, operands: Sequence[Operand]) -> tuple[Shape, DType]:
-    _need(operands, 1, "a reshape")
     [source] = operands
     sizes = dict(op.sizes)
     before = tuple(prod(sizes[label] for label in group) for group in op.input)

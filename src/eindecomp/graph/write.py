@@ -129,7 +129,7 @@ class Picture:
             >>> with TemporaryDirectory() as folder:
             ...     graph.draw().save(f"{folder}/graph.svg")
         """
-        from_above("show.draw.svg").save_text(path, {".svg": lambda: self.svg})
+        from_above("show.svg").save_text(path, {".svg": lambda: self.svg})
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -14,25 +14,12 @@ from typing import TYPE_CHECKING
 
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, chain, used_args, used_scalars
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, chain, used_args
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def derivative(expr: Expr, wrt: int) -> Expr:
-    """The derivative of an expression over real inputs by input `wrt`.
-
-    >>> print(derivative(call("pow", call("sub", Arg(0), Arg(1)), 2), 1))
-    -(2 * (x - y))
-    """
-    arity = 1 + max(used_args(expr), default=0)
-    real = [dtype("float64")] * max(arity, wrt + 1)
-    scalars = dict.fromkeys(used_scalars(expr), dtype("float64"))
-    found = pullback(expr, wrt, Const(1.0), real, scalars)
-    return Const(0.0) if found is None else simplify(found, real, scalars)
 
 
 def pullback(
@@ -46,6 +33,10 @@ def pullback(
 
     `adjoint` is an expression over the same inputs, whose types are `args`; inputs beyond those
     that `expr` reads may stand for it.
+
+    >>> square = call("pow", call("sub", Arg(0), Arg(1)), 2)
+    >>> print(pullback(square, 1, Const(1.0), [dtype("float64")] * 2, {}))
+    -(2 * (x - y))
     """
     walk = _Pullback(wrt, args, scalars)
     found = walk.visit(expr, adjoint)

@@ -289,7 +289,7 @@ def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> 
         if not close.all():
             at = int(np.argmin(close))
             shown = ", ".join(
-                f"{name} = {_show([v[at] for v in state])}"
+                f"{name} = {_show(state, at)}"
                 for name, state in (("x", x), ("y", y), ("z", z))
                 if name in law.replace("≠ x", "") or name == "x"
             )
@@ -297,8 +297,8 @@ def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> 
     return None
 
 
-def _show(state: list[Any]) -> str:
-    text = ", ".join(f"{float(v):g}" for v in state)
+def _show(state: list[Any], at: int) -> str:
+    text = ", ".join(f"{float(value[at]):g}" for value in state)
     return text if len(state) == 1 else f"({text})"
 
 

@@ -258,7 +258,7 @@ def chain(op: str, items: Sequence[Expr]) -> Expr:
     """
     depth = 0
     for item in items:
-        depth = 1 + max(depth, _depth(item))
+        depth = 1 + max(depth, item.depth if isinstance(item, Call | Tuple) else 0)
     if depth <= MAX_DEPTH:
         return reduce(lambda a, b: Call(op, (a, b)), items)
     while len(items) > 1:
@@ -266,10 +266,6 @@ def chain(op: str, items: Sequence[Expr]) -> Expr:
         together = [Call(op, pair) for pair in pairs]
         items = [*together, *items[2 * len(together) :]]
     return items[0]
-
-
-def _depth(expr: Expr) -> int:
-    return expr.depth if isinstance(expr, Call | Tuple) else 0
 
 
 def values(expr: Expr) -> tuple[Expr, ...]:

@@ -113,11 +113,9 @@ def _fold(call: Call) -> Expr:
             return call
     # Past 2^53 NumPy's wrapping integers and exact ones may disagree: leave those to the backend.
     is_large = isinstance(value, int) and abs(value) >= 2**53
-    return call if is_large or any(_is_large(arg) for arg in call.args) else Const(value)
-
-
-def _is_large(arg: Expr) -> bool:
-    return isinstance(arg, Const) and isinstance(arg.value, int) and abs(arg.value) >= 2**26
+    given = [arg.value for arg in call.args if isinstance(arg, Const)]
+    is_large |= any(isinstance(each, int) and abs(each) >= 2**26 for each in given)
+    return call if is_large else Const(value)
 
 
 def _drop(call: Call) -> Expr:

@@ -192,7 +192,7 @@ class TileGrid:
     @property
     def svg(self) -> str:
         """The grid, and those of the tensor's other layouts, as a picture."""
-        return from_above("show.draw.tile_grid").grid_svg((self, *self.others))
+        return from_above("show.tile_grid").grid_svg((self, *self.others))
 
     def save(self, path: str | Path) -> None:
         """Write it to a file.
@@ -207,17 +207,17 @@ class TileGrid:
             >>> with TemporaryDirectory() as folder:
             ...     ed.plan(graph, 2).draw_tiles("X").save(f"{folder}/X.svg")
         """
-        from_above("show.draw.tile_grid").save_grid(self, path)
+        from_above("show.tile_grid").save_grid(self, path)
 
     def __str__(self) -> str:
-        return from_above("show.draw.tile_grid").grid_text((self, *self.others))
+        return from_above("show.tile_grid").grid_text((self, *self.others))
 
     def __repr__(self) -> str:
         tiles = " × ".join(str(len(own)) for own in self.pieces) or "1"
         return f"<TileGrid of {self.tensor}, {self.role}: {tiles} tiles on {self.devices} devices>"
 
     def __rich__(self) -> Any:
-        return from_above("show.draw.tile_grid").rich_grid((self, *self.others))
+        return from_above("show.tile_grid").rich_grid((self, *self.others))
 
     def _repr_svg_(self) -> str:
         return self.svg

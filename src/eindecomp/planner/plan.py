@@ -176,7 +176,7 @@ class Plan:
             >>> ed.plan(graph, 2).draw()
             Picture(title='1 vertex on 2 devices (axis0=2)')
         """
-        return from_above("show.draw.graph_pictures").draw_plan(self, path, folded=folded)
+        return from_above("show.graph_pictures").draw_plan(self, path, folded=folded)
 
     def draw_tiles(self, tensor: Vertex | str, path: str | Path | None = None) -> TileGrid:
         """The tiles of a tensor and the devices that hold them, as text and as a picture.
@@ -197,15 +197,9 @@ class Plan:
             │   │  0  │  1  │
             └───┴─────┴─────┘
         """
-        return from_above("show.draw.tile_grid").draw_tiles(self, tensor, path)
+        return from_above("show.tile_grid").draw_tiles(self, tensor, path)
 
-    def report(
-        self,
-        path: str | Path,
-        *,
-        compare: bool = True,
-        time_limit: float = 30,
-    ) -> Path:
+    def report(self, path: str | Path, *, compare: bool = True, time_limit: float = 30) -> Path:
         """Write a report for a browser, and return its path: one HTML file that loads nothing.
 
         It has the graph, with layers that unfold; for every vertex its cut, tiles, cost and the
@@ -225,9 +219,7 @@ class Plan:
             ...     plan.report(f"{folder}/plan.html", compare=False).name
             'plan.html'
         """
-        return from_above("show.report.write").report(
-            self, path, compare=compare, time_limit=time_limit
-        )
+        return from_above("show.report").report(self, path, compare=compare, time_limit=time_limit)
 
     def to_dtensor(self, device_mesh: Any = None) -> Any:
         """Its placements for PyTorch's DTensor, a `DTensorPlan`.

@@ -22,13 +22,7 @@ from eindecomp.planner.costs import paper_bound as paper
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.model.bound import BoundModel
-from eindecomp.planner.space.choices import (
-    Choices,
-    choices,
-    decided_choices,
-    refined,
-    summed_axes,
-)
+from eindecomp.planner.space.choices import Choices, choices, decided_choices, refined, summed_axes
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.restriction import WorkLimit
@@ -52,6 +46,124 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Portion = tuple[Ints, Any, dict[str, Any]]
     """Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""
+
+
+def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
+    """Where inputs lie: at home, or in the layouts in which the shown vertices read them."""
+    layouts: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for k, source in enumerate(plan.graph[row.vertex].inputs):
+            need = read_cut(plan, plan.graph[row.vertex], k)
+            if not isinstance(plan.graph[source].op, Input) or not need:
+                continue
+            held = plan.given[source].cuts if source in plan.given else (need,)
+            tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
+            words = "; also ".join(_lies(plan, source, cut) for cut in held) + tied
+            layouts.setdefault(source, {})[words] = None
+    return {source: "; ".join(words) for source, words in layouts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """One movement: its cost, its description, and how many vertices have one like it."""
+
+    cost: Number
+    what: str
+    times: int
+
+
+def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
+    """Every movement of the vertices that are shown."""
+    edges: dict[str, list[tuple[str, int, Number]]] = {}
+    for (maker, reader, k), cost in plan.costs.edges.items():
+        edges.setdefault(reader, []).append((maker, k, cost))
+    for row in rows:
+        fetched = 0
+        for maker, k, cost in edges.get(row.vertex, ()):
+            fetched += cost
+            if cost:
+                yield Movement(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
+        if row.aggregate:
+            view = view_of(plan.graph, plan.graph[row.vertex])
+            ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
+            end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
+            what = f"{row.vertex}: partial results over {ways} are reduced{end}"
+            yield Movement(row.aggregate, what, row.times)
+        kept = row.join + row.repartition - fetched
+        if row.second is not None and kept > 0:
+            yield Movement(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
+
+
+def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
+    """A line for every movement, the costliest first: what it costs and what it is."""
+    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
+    return [
+        (
+            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
+            move.what,
+        )
+        for move in moves
+    ]
+
+
+def read_cuts(plan: Plan, name: str) -> Iterator[tuple[str, Cut]]:
+    """The vertices that read a tensor, each with the layout in which it does."""
+    for reader in plan.decisions:
+        for k, source in enumerate(plan.graph[reader].inputs):
+            if source == name and (cut := read_cut(plan, plan.graph[reader], k)) is not None:
+                yield reader, cut
+
+
+def read_cut(plan: Plan, reader: Vertex, k: int) -> Cut | None:
+    """The layout in which a vertex reads an input; None if it never reads its elements."""
+    view = view_of(plan.graph, reader)
+    reads = decided_choices(view, plan.mesh, plan.decisions[reader.name]).reads[k]
+    return None if reads is None else reads.cuts[0]
+
+
+def nearest(price: Price, tensor: Vertex, held: tuple[Cut, ...], need: Cut) -> int:
+    """Which of a tensor's layouts costs least to fetch it from, as it is needed."""
+    if len(held) == 1:
+        return 0
+    return int(price.fetch(held, [need], tensor.dtype.itemsize)[:, 0].argmin())
+
+
+def _lies(plan: Plan, name: str, cut: Cut) -> str:
+    tensor = plan.graph[name]
+    return layout(plan.mesh, tensor.labels, tensor.shape, cut)
+
+
+def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    if plan.objective == "bound":
+        return _repartition_words(plan, reader, maker, k)
+    need, held = read_cut(plan, plan.graph[reader], k), held_cuts(plan, maker)
+    assert need is not None  # noqa: S101 - fetching it costs something, so it is read
+    source = "wherever it is"
+    if held:
+        at = nearest(plan_price(plan), plan.graph[maker], held, need)
+        words = _lies(plan, maker, held[at])
+        source = f"its second layout, {words}," if at else words
+    return f"{maker} to {reader}: from {source} to {_lies(plan, maker, need)}"
+
+
+def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
+    """A repartition in the paper's terms, by numbers of pieces alone."""
+    tensor = plan.graph[maker]
+
+    def words(name: str, view: View, dims: Dims | None) -> str:
+        numbers = list(plan.parts[name].values())
+        pieces = {
+            label: 1 if (i := view.index(dim)) is None else numbers[i]
+            for label, dim in zip(tensor.labels, dims or (), strict=True)
+        }
+        return cuts(pieces)
+
+    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
+    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
+    return f"{maker} to {reader}: from {held} to {need}"
+
+
+# Alternatives: another cut of one vertex, everything else fixed
 
 _SHOWN = 5  # vertices whose alternatives are shown
 ALL_AXES = 1024  # the most assignments considered together; beyond, two axes are reassigned
@@ -79,16 +191,21 @@ class Alternative:
 
 def alternatives(plan: Plan, rows: list[Row]) -> list[tuple[str, Alternative | None]]:
     """For each of the vertices that cost most, its next-best partition, if it has another."""
+    return [(names[0], next_best(plan, names[0])) for names in alike(plan, rows)[:_SHOWN]]
+
+
+def alike(plan: Plan, rows: list[Row]) -> list[list[str]]:
+    """Vertices that differ only in names and axes together, the costliest first."""
 
     def rank(row: Row) -> tuple[Number, int]:
         vertex = plan.graph[row.vertex]
         tensors = (vertex, *(plan.graph[source] for source in vertex.inputs))
         return -row.cost * row.times, -sum(tensor.elements for tensor in tensors)
 
-    different: dict[Hashable, str] = {}
+    groups: dict[Hashable, list[str]] = {}
     for row in sorted((row for row in rows if row.vertex in plan.parts), key=rank):
-        different.setdefault(row_key(plan, row), row.vertex)
-    return [(name, next_best(plan, name)) for name in list(different.values())[:_SHOWN]]
+        groups.setdefault(row_key(plan, row), []).append(row.vertex)
+    return list(groups.values())
 
 
 def next_best(plan: Plan, name: str) -> Alternative | None:
@@ -115,11 +232,6 @@ def next_best(plan: Plan, name: str) -> Alternative | None:
             chosen = {part: np.broadcast_to(own[part], total.shape)[at].item() for part in now}
             best = Alternative(name, named, **{part: chosen[part] - now[part] for part in now})
     return best
-
-
-def _readers(plan: Plan, name: str) -> list[tuple[str, int]]:
-    """Who reads a vertex's result, and as which input."""
-    return [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]
 
 
 def _allowed(plan: Plan, name: str, view: View, rows: Ints) -> Any:
@@ -242,7 +354,7 @@ def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tupl
     """For each home what its second layout costs, if it is worth having, and what readers pay."""
     item = plan.graph[name].dtype.itemsize
     needs: list[tuple[Cut, Any | None]] = []
-    for reader, k in _readers(plan, name):
+    for reader, k in [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]:
         view = view_of(plan.graph, plan.graph[reader])
         decided = decided_choices(view, plan.mesh, plan.decisions[reader])
         reads = decided.reads[k]
@@ -265,121 +377,3 @@ def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tupl
         is_worth_it = move + less < kept + handed
         kept, handed = np.where(is_worth_it, move, kept), np.where(is_worth_it, less, handed)
     return kept, handed
-
-
-# In words
-
-
-def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:
-    """Where inputs lie: at home, or in the layouts in which the shown vertices read them."""
-    layouts: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for k, source in enumerate(plan.graph[row.vertex].inputs):
-            need = read_cut(plan, plan.graph[row.vertex], k)
-            if not isinstance(plan.graph[source].op, Input) or not need:
-                continue
-            held = plan.given[source].cuts if source in plan.given else (need,)
-            tied = f", as {plan.tie[source]} was left" if source in plan.tie else ""
-            words = "; also ".join(_lies(plan, source, cut) for cut in held) + tied
-            layouts.setdefault(source, {})[words] = None
-    return {source: "; ".join(words) for source, words in layouts.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """One movement: its cost, its description, and how many vertices have one like it."""
-
-    cost: Number
-    what: str
-    times: int
-
-
-def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
-    """Every movement of the vertices that are shown."""
-    edges: dict[str, list[tuple[str, int, Number]]] = {}
-    for (maker, reader, k), cost in plan.costs.edges.items():
-        edges.setdefault(reader, []).append((maker, k, cost))
-    for row in rows:
-        fetched = 0
-        for maker, k, cost in edges.get(row.vertex, ()):
-            fetched += cost
-            if cost:
-                yield Movement(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
-        if row.aggregate:
-            view = view_of(plan.graph, plan.graph[row.vertex])
-            ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
-            end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
-            what = f"{row.vertex}: partial results over {ways} are reduced{end}"
-            yield Movement(row.aggregate, what, row.times)
-        kept = row.join + row.repartition - fetched
-        if row.second is not None and kept > 0:
-            yield Movement(kept, f"{row.vertex} to its second layout: {row.second}", row.times)
-
-
-def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
-    """A line for every movement, the costliest first: what it costs and what it is."""
-    moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
-    return [
-        (
-            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
-            move.what,
-        )
-        for move in moves
-    ]
-
-
-def read_cuts(plan: Plan, name: str) -> Iterator[tuple[str, Cut]]:
-    """The vertices that read a tensor, each with the layout in which it does."""
-    for reader in plan.decisions:
-        for k, source in enumerate(plan.graph[reader].inputs):
-            if source == name and (cut := read_cut(plan, plan.graph[reader], k)) is not None:
-                yield reader, cut
-
-
-def read_cut(plan: Plan, reader: Vertex, k: int) -> Cut | None:
-    """The layout in which a vertex reads an input; None if it never reads its elements."""
-    view = view_of(plan.graph, reader)
-    reads = decided_choices(view, plan.mesh, plan.decisions[reader.name]).reads[k]
-    return None if reads is None else reads.cuts[0]
-
-
-def nearest(price: Price, tensor: Vertex, held: tuple[Cut, ...], need: Cut) -> int:
-    """Which of a tensor's layouts costs least to fetch it from, as it is needed."""
-    if len(held) == 1:
-        return 0
-    return int(price.fetch(held, [need], tensor.dtype.itemsize)[:, 0].argmin())
-
-
-def _lies(plan: Plan, name: str, cut: Cut) -> str:
-    tensor = plan.graph[name]
-    return layout(plan.mesh, tensor.labels, tensor.shape, cut)
-
-
-def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    if plan.objective == "bound":
-        return _repartition_words(plan, reader, maker, k)
-    need, held = read_cut(plan, plan.graph[reader], k), held_cuts(plan, maker)
-    assert need is not None  # noqa: S101 - fetching it costs something, so it is read
-    source = "wherever it is"
-    if held:
-        at = nearest(plan_price(plan), plan.graph[maker], held, need)
-        words = _lies(plan, maker, held[at])
-        source = f"its second layout, {words}," if at else words
-    return f"{maker} to {reader}: from {source} to {_lies(plan, maker, need)}"
-
-
-def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:
-    """A repartition in the paper's terms, by numbers of pieces alone."""
-    tensor = plan.graph[maker]
-
-    def words(name: str, view: View, dims: Dims | None) -> str:
-        numbers = list(plan.parts[name].values())
-        pieces = {
-            label: 1 if (i := view.index(dim)) is None else numbers[i]
-            for label, dim in zip(tensor.labels, dims or (), strict=True)
-        }
-        return cuts(pieces)
-
-    made, read = view_of(plan.graph, tensor), view_of(plan.graph, plan.graph[reader])
-    held, need = words(maker, made, made.output), words(reader, read, read.reads[k])
-    return f"{maker} to {reader}: from {held} to {need}"

@@ -10,8 +10,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from eindecomp.show.compare import FREE, comparison_table
-from eindecomp.show.draw.graph_pictures import graph_scene, picture_of, plan_scene
 from eindecomp.show.explain import plan_table, summary
+from eindecomp.show.graph_pictures import graph_scene, picture_of, plan_scene
 from eindecomp.show.rows import folded_rows
 from eindecomp.show.words import count_words, exact, short, table
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.comparison import Comparison
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.draw.graph_pictures import Scene
+    from eindecomp.show.graph_pictures import Scene
 
 _MOST_BOXES = 400  # of a picture that a notebook shows by itself
 _MOST_LINES = 200

@@ -248,7 +248,11 @@ def outline(
 
     `moved` has the bytes of edges as (maker, reader, which of its inputs).
     """
-    runs = _fold_computed(graph, keys)
+    planned = [name for name, vertex in graph.vertices.items() if is_planned(vertex)]
+    runs = [  # of repeated blocks: for each run, for each repetition, its vertices
+        [planned[at : at + length] for at in range(start, start + length * times, length)]
+        for start, length, times in fold([keys.get(name, name) for name in planned])
+    ]
     places = {
         name: (run, k, repetition)
         for run, repetitions in enumerate(runs)
@@ -262,15 +266,6 @@ def outline(
     order = {name: at for at, name in enumerate(graph.vertices)}
     members.sort(key=lambda member: order[member[0][0]])
     return _numbered(graph, members, moved)
-
-
-def _fold_computed(graph: Graph, keys: Mapping[str, Hashable]) -> list[list[list[str]]]:
-    """Runs of repeated blocks: for each run, for each repetition, its vertices."""
-    names = [name for name, vertex in graph.vertices.items() if is_planned(vertex)]
-    return [
-        [names[at : at + length] for at in range(start, start + length * times, length)]
-        for start, length, times in fold([keys.get(name, name) for name in names])
-    ]
 
 
 def _group_sources(

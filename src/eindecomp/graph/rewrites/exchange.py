@@ -151,7 +151,13 @@ def divide_late(graph: Graph) -> Graph:
             if reads[name] == 1 and name not in outputs and isinstance(op, EinSum):
                 quotient = _weights(graph, vertex, op, k)
                 if quotient is not None:
-                    _divide(vertex, op, k, quotient, late)
+                    whole, total = quotient
+                    operands = list(zip(vertex.inputs, op.inputs, strict=True))
+                    operands[k] = whole
+                    made = late.fresh(f"{vertex.name}_1")
+                    late.add_einsum(op.output, operands, op.join, op.agg, made, vertex.sizes)
+                    divided = [(made, op.output), total]
+                    late.add_einsum(op.output, divided, _QUOTIENT, name=vertex.name)
                     return True
         return False
 
@@ -189,14 +195,3 @@ def _is_sum(total: Vertex, whole: Vertex, quotient: EinSum) -> bool:
     return total.inputs == (whole.name,) and quotient.inputs[1] == tuple(
         rename[label] for label in op.output
     )
-
-
-def _divide(
-    vertex: Vertex, op: EinSum, k: int, quotient: tuple[Operand, Operand], into: Graph
-) -> None:
-    whole, total = quotient
-    operands = list(zip(vertex.inputs, op.inputs, strict=True))
-    operands[k] = whole
-    name = into.fresh(f"{vertex.name}_1")
-    into.add_einsum(op.output, operands, op.join, op.agg, name, vertex.sizes)
-    into.add_einsum(op.output, [(name, op.output), total], _QUOTIENT, name=vertex.name)

@@ -105,16 +105,13 @@ class _Fusion:
         """Take in producers, one at a time, until none is left to take."""
         form = _Form(op.output, tuple(zip(vertex.inputs, op.inputs, strict=True)), op.join)
         rejected: set[tuple[str, Labels]] = set()
-        while True:
-            open_ = [operand for operand in form.operands if operand not in rejected]
-            if not open_:
-                return form
-            operand = open_[0]
-            larger = self.take(form, operand, vertex, op)
+        while left := [operand for operand in form.operands if operand not in rejected]:
+            larger = self.take(form, left[0], vertex, op)
             if larger is None:
-                rejected.add(operand)
+                rejected.add(left[0])
             else:
                 form = larger
+        return form
 
     def take(
         self, form: _Form, operand: tuple[str, Labels], vertex: Vertex, op: EinSum

@@ -51,7 +51,8 @@ class _Lines:
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth = length = 0
         for token in stream:
-            length = 0 if token.type == "_NL" and depth <= 0 else length + _words(token)
+            words = 3 + 2 * token.count(",") if token.type == "LABELS" else 1
+            length = 0 if token.type == "_NL" and depth <= 0 else length + words
             if length > MAX_STATEMENT:
                 message = f"a statement has more than {MAX_STATEMENT:,} words and signs"
                 raise Misplaced(message, token.start_pos or 0)
@@ -61,11 +62,6 @@ class _Lines:
                 depth -= 1
             if token.type != "_NL" or depth <= 0:
                 yield token
-
-
-def _words(token: Token) -> int:
-    """How many words and signs a token is."""
-    return 3 + 2 * token.count(",") if token.type == "LABELS" else 1
 
 
 @cache

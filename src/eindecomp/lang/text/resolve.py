@@ -76,11 +76,6 @@ def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]
                 raise TextError(str(error), source, at) from None
 
 
-def _indexed(term: s.Ref | s.Name) -> str | None:
-    """The label of `index(label)`, which comes as a name of that spelling."""
-    return term.name[6:-1] if term.name.startswith("index(") else None
-
-
 def _apply(op: str, operands: list[Expr]) -> Expr:
     match op, operands:
         case "-", [Const(value)] if not isinstance(value, bool):
@@ -121,7 +116,8 @@ def parse_join(
 
     def with_labels(term: s.Ref | s.Name) -> Expr:
         known = term.name in names or term.name in scalars
-        label = _indexed(term) or (None if known else term.name)
+        is_index = term.name.startswith("index(")  # `index(label)` comes as a name so spelt
+        label = term.name[6:-1] if is_index else None if known else term.name
         if isinstance(term, s.Name) and label in labels:
             return Arg(arity + labels.index(label))
         return leaf(term)

@@ -23,18 +23,18 @@ from eindecomp.errors import InputError
 from eindecomp.planner.costs.objectives import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.compare import compare as compare_plan
-from eindecomp.show.draw.svg import check_page, device_colour
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
-from eindecomp.show.movements import next_best
-from eindecomp.show.report.vertices import Shared, bands, vertex_content
-from eindecomp.show.rows import row_key, rows_of
+from eindecomp.show.movements import alike, next_best
+from eindecomp.show.report_vertices import Shared, bands, vertex_content
+from eindecomp.show.rows import rows_of
+from eindecomp.show.svg import check_ending, device_colour
 from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
 from eindecomp.store.whole_file import check_writable, write_whole
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Row
@@ -57,13 +57,7 @@ _ESCAPED = {
 }
 
 
-def report(
-    plan: Plan,
-    path: str | Path,
-    *,
-    compare: bool = True,
-    time_limit: float = 30,
-) -> Path:
+def report(plan: Plan, path: str | Path, *, compare: bool = True, time_limit: float = 30) -> Path:
     """Write the report of a plan to an HTML file.
 
     Whatever is wrong with the arguments is said before anything is computed.
@@ -74,7 +68,8 @@ def report(
     if not isinstance(time_limit, int | float) or not time_limit >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"time_limit of a report is a number of seconds, not {time_limit!r}")
     check_writable(output)
-    check_page(output)
+    if output.is_file() or not output.exists():  # a pipe may have any name
+        check_ending(output, (".html", ".htm"), "a report")
     shown = content(plan, compare, time_limit)
     write_whole(output, _html_page(shown))
     return output
@@ -121,7 +116,7 @@ def json_in_html(shown: object) -> bytes:
 
 
 def _part(name: str) -> str:
-    return files("eindecomp.show.report").joinpath("page", name).read_text(encoding="utf-8")
+    return files("eindecomp.show").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -132,11 +127,7 @@ def _hash(text: str) -> str:
 # What it shows, as one object of plain numbers, strings and lists
 
 
-def content(
-    plan: Plan,
-    compare: bool = False,
-    time_limit: float = 30,
-) -> dict[str, Any]:
+def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[str, Any]:
     """What a report of a plan shows; alternatives and strategies within the time limit, together.
 
     >>> import eindecomp as ed
@@ -168,7 +159,7 @@ def content(
         "vertices": vertices,
         "words": list(shared.words),
         "grids": shared.grids,
-        "colours": [device_colour(k, plan.devices) for k in range(plan.devices)],
+        "colours": [device_colour(k) for k in range(plan.devices)],
         "bands": bands(plan, number),
         "alternatives": alternatives,
         "strategies": side_by_side,
@@ -213,20 +204,16 @@ def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]
 
 
 def _alternatives(
-    plan: Plan, rows: Sequence[Row], number: Mapping[str, int], deadline: float
+    plan: Plan, rows: list[Row], number: Mapping[str, int], deadline: float
 ) -> dict[str, Any]:
     """The next-best cuts in words, of which vertex each is, and which vertices it holds for.
 
     `of` has for each vertex the number of its alternative, or -1. Vertices are alike if they differ
     only in names and axes; the costliest come first, and after the deadline none is searched for.
     """
-    alike: dict[Hashable, list[str]] = {}
-    for row in sorted(rows, key=lambda row: -row.cost):
-        if row.vertex in plan.parts:
-            alike.setdefault(row_key(plan, row), []).append(row.vertex)
     searched: list[dict[str, Any]] = []
     of = [-1] * len(number)
-    for names in alike.values():
+    for names in alike(plan, rows):
         if monotonic() >= deadline:
             break
         words = alternative_words(plan, next_best(plan, names[0]))

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eindecomp.show.draw.layered import Item, Join, Layered, lay_out
+from eindecomp.show.layered import Item, Join, Layered, lay_out
 
 
 @st.composite

@@ -16,12 +16,12 @@ from eindecomp.graph.ops import Fill
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.layout.tiling import TileGrid, box_on
 from eindecomp.planner.make import plan
-from eindecomp.show.draw.tile_grid import devices_words
+from eindecomp.show.tile_grid import devices_words
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Role
 from strategies import graphs
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 MATMUL = "input X[i: 8, j: 8], Y[j: 8, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
 from eindecomp.graph.write import Picture, write_vertex
-from eindecomp.show.draw.layered import Item, Join, lay_out
-from eindecomp.show.draw.svg import picture, saved, tag, text_width, titled, write
 from eindecomp.show.explain import bound_words
+from eindecomp.show.layered import Item, Join, lay_out
 from eindecomp.show.rows import graph_outline, moved_within, parts_of, plan_outline
+from eindecomp.show.svg import picture, tag, text_width, titled, write
 from eindecomp.show.words import count_words, cuts, is_proved, mesh_words, short
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
-    from eindecomp.show.draw.layered import Layered
+    from eindecomp.show.layered import Layered
     from eindecomp.show.rows import Box, Outline
 
     Point = tuple[float, float]
@@ -41,17 +41,8 @@ _LONG_NUMBER = re.compile(r"(?<![\w.])\d+\.\d{6,}(?![\w.])")
 _TIP = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A line of text in a box, and the class that styles it."""
-
-    text: str
-    style: str = ""
-
-    @property
-    def size(self) -> float:
-        """The size of its font."""
-        return _HEAD if self.style == "head" else _SMALL
+def _size(style: str) -> float:
+    return _HEAD if style == "head" else _SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +51,14 @@ class Node:
 
     kind: str
     """"vertex", "input", "output" or "note"."""
-    lines: tuple[Words, ...]
+    lines: tuple[tuple[str, str], ...]
+    """Lines of text, each with the class that styles it."""
     title: str = ""
 
     @property
     def width(self) -> float:
         """How wide it is drawn."""
-        widest = max(text_width(line.text, line.size) for line in self.lines)
+        widest = max(text_width(text, _size(style)) for text, style in self.lines)
         return max(widest + 2 * _PAD_X, _LEAST if self.kind != "note" else 0)
 
     @property
@@ -106,12 +98,12 @@ class Scene:
 
 def draw_plan(plan: Plan, path: str | Path | None = None, *, folded: bool = True) -> Picture:
     """A picture of a plan, written to a file if given."""
-    return saved(picture_of(plan_scene(plan, folded=folded)), path)
+    return picture_of(plan_scene(plan, folded=folded), path)
 
 
 def draw_graph(graph: Graph, path: str | Path | None = None, *, folded: bool = True) -> Picture:
     """A picture of a graph that is not planned, written to a file if given."""
-    return saved(picture_of(graph_scene(graph, folded=folded)), path)
+    return picture_of(graph_scene(graph, folded=folded), path)
 
 
 def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
@@ -150,10 +142,10 @@ def _scene(
         start = edge.source
         if edge.is_next:
             links.append(Link(start, len(nodes), edge.amount, is_next=True))
-            name = nodes[start].lines[0].text
+            name = nodes[start].lines[0][0]
             start = len(nodes) + 1
             notes = ("to the next repetition", f"{name} of the previous repetition")
-            nodes += [Node("note", (Words(note, "quiet"),)) for note in notes]
+            nodes += [Node("note", ((note, "quiet"),)) for note in notes]
         links.append(Link(start, edge.target, edge.amount, words, told, edge.is_next))
     most = max((link.amount for link in links), default=0)
     return Scene(title, legend, tuple(nodes), tuple(links), plan is not None, most)
@@ -164,23 +156,23 @@ def _node(graph: Graph, box: Box, plan: Plan | None) -> Node:
     statement = write_vertex(vertex)
     title = [statement if times == 1 else f"{statement}  (and {times - 1} like it)"]
     head, _, expression = statement.removeprefix("input ").partition(" <- ")
-    lines = [Words(shorten(head, _LONGEST), "head" if expression else "")]
+    lines = [(shorten(head, _LONGEST), "head" if expression else "")]
     if expression:
         brief = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.4g}", expression)
-        lines.append(Words(shorten(brief, _LONGEST)))
+        lines.append((shorten(brief, _LONGEST), ""))
     if times > 1:
-        lines.append(Words(f"× {times}", "quiet"))
+        lines.append((f"× {times}", "quiet"))
     if plan is not None:
         if vertex.name in plan.parts or vertex.name in plan.given:
             cut = cuts(parts_of(plan, vertex.name))
-            lines.append(Words("not cut" if cut == "whole" else f"cut {cut}", "quiet"))
-            title.append(lines[-1].text)
+            title.append("not cut" if cut == "whole" else f"cut {cut}")
+            lines.append((title[-1], "quiet"))
         for what, amount in moved_within(plan, box).items():
-            lines.append(Words(f"{what} {_times(amount, times)}", "moved"))
+            lines.append((f"{what} {_times(amount, times)}", "moved"))
     given_back = [vertex.name for vertex in graph.outputs if vertex.name in box.names]
     if given_back:
         some = len(given_back) < times
-        lines.append(Words(f"{given_back[-1]} is an output" if some else "output", "strong"))
+        lines.append((f"{given_back[-1]} is an output" if some else "output", "strong"))
     kind = "output" if given_back else "input" if box.is_source else "vertex"
     return Node(kind, tuple(lines), "\n".join(title))
 
@@ -210,8 +202,8 @@ def place_scene(scene: Scene) -> Layered:
     return lay_out(items, joins)
 
 
-def picture_of(scene: Scene) -> Picture:
-    """A scene placed and drawn."""
+def picture_of(scene: Scene, path: str | Path | None = None) -> Picture:
+    """A scene placed and drawn, written to a file if given."""
     placed = place_scene(scene)
     legend, top, least = _legend(scene)
     width = max(placed.width, least) + 2 * _MARGIN
@@ -236,7 +228,10 @@ def picture_of(scene: Scene) -> Picture:
         *legend,
         tag("g", *drawn, transform=f"translate({shift:.1f} {top:.1f})"),
     )
-    return Picture(svg, scene.title)
+    drawing = Picture(svg, scene.title)
+    if path is not None:
+        drawing.save(path)
+    return drawing
 
 
 def _legend(scene: Scene) -> tuple[list[str], float, float]:
@@ -291,8 +286,8 @@ def _link(scene: Scene, link: Link, points: Sequence[Point]) -> str:
 
 def _box(node: Node, x: float, y: float) -> str:
     lines = [
-        write(x, y + 18 + _LINE * k, line.text, line.size, "middle", line.style)
-        for k, line in enumerate(node.lines)
+        write(x, y + 18 + _LINE * k, text, _size(style), "middle", style)
+        for k, (text, style) in enumerate(node.lines)
     ]
     if node.kind == "note":
         return tag("g", *lines)

@@ -19,7 +19,6 @@ from eindecomp.store.whole_file import check_writable, write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from eindecomp.graph.write import Picture
 
 SCOPE = "eindecomp"
 """The class of every picture, in which its rules hold."""
@@ -133,32 +132,16 @@ def text_width(text: str, size: float = 11) -> float:
     return (len(text) + wide) * size * _MONO
 
 
-def device_colour(device: int, devices: int) -> str:
-    """The colour of what a device holds, the same in all pictures of a plan.
+def device_colour(device: int) -> str:
+    """The colour of what a device holds, the same in all pictures; of many, each eighth alike.
 
-    >>> device_colour(0, 4), device_colour(1, 4)
-    ('#9ecae9', '#f6c28b')
+    >>> device_colour(0), device_colour(1), device_colour(9)
+    ('#9ecae9', '#f6c28b', '#f6c28b')
     """
-    if devices <= len(TILES):
-        return TILES[device]
-    at = device * (len(TILES) - 1) / (devices - 1)
-    low = min(int(at), len(TILES) - 2)
-    pairs = zip(_channels(TILES[low]), _channels(TILES[low + 1]), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * (at - low)):02x}" for a, b in pairs)
-
-
-def _channels(colour: str) -> list[int]:
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return TILES[device % len(TILES)]
 
 
 # Files
-
-
-def saved(picture: Picture, path: str | Path | None) -> Picture:
-    """The picture, written to a file if a path is given."""
-    if path is not None:
-        picture.save(path)
-    return picture
 
 
 def save_text(path: str | Path, forms: Mapping[str, Callable[[], str]]) -> None:
@@ -174,9 +157,3 @@ def check_ending(path: Path, endings: Collection[str], what: str = "a picture") 
     if path.suffix.lower() not in endings:
         known = " or ".join(endings)
         raise InputError(f"{path}: {what} is written to a file that ends in {known}")
-
-
-def check_page(path: Path) -> None:
-    """Refuse a file for a report whose name is not that of a page; a pipe may have any name."""
-    if path.is_file() or not path.exists():
-        check_ending(path, (".html", ".htm"), "a report")

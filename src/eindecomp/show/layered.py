@@ -156,20 +156,14 @@ def _ordered(grid: _Grid) -> list[list[int]]:
         down = sweep % 2 == 0
         near = grid.above if down else grid.below
         for before, row in pairwise(order if down else order[::-1]):
-            row[:] = _by_barycentre(row, near, {node: k for k, node in enumerate(before)})
+            at = {node: k for k, node in enumerate(before)}
+            middle: dict[int, float] = {}
+            last = -1.0  # those without neighbours stay where they are
+            for node in row:
+                places = [at[other] for other in near[node] if other in at]
+                last = middle[node] = sum(places) / len(places) if places else last
+            row.sort(key=middle.__getitem__)
     return order
-
-
-def _by_barycentre(row: list[int], near: list[list[int]], at: dict[int, int]) -> list[int]:
-    """Nodes by the mean place of their neighbours; those without any stay where they are."""
-    keyed: dict[int, float] = {}
-    for k, node in enumerate(row):
-        places = [at[other] for other in near[node] if other in at]
-        if places:
-            keyed[node] = sum(places) / len(places)
-        else:
-            keyed[node] = keyed[row[k - 1]] if k else -1.0
-    return sorted(row, key=keyed.__getitem__)
 
 
 # Places

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.graph.write import write_vertex
 from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.show.draw.layered import Item, Join, lay_out
-from eindecomp.show.draw.svg import text_width
-from eindecomp.show.draw.tile_grid import devices_words, layouts_of, tile_grid, tile_table
+from eindecomp.show.layered import Item, Join, lay_out
 from eindecomp.show.movements import held_cuts, nearest, read_cut
 from eindecomp.show.rows import plan_outline
+from eindecomp.show.svg import text_width
+from eindecomp.show.tile_grid import devices_words, layouts_of, tile_grid, tile_table
 from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:

@@ -17,16 +17,8 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import interval
 from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.layout.view import is_planned
-from eindecomp.show.draw.svg import (
-    device_colour,
-    picture,
-    save_text,
-    tag,
-    text_width,
-    titled,
-    write,
-)
 from eindecomp.show.movements import read_cuts
+from eindecomp.show.svg import device_colour, picture, save_text, tag, text_width, titled, write
 from eindecomp.show.words import layout as layout_words
 from eindecomp.show.words import render, runs_of
 
@@ -272,17 +264,16 @@ def _rich_table(grid: TileGrid, shown: TileTable) -> Table:
     for words in shown.columns:
         table.add_column(Text(words), justify="center", no_wrap=True)
     for words, tiles in zip(shown.rows, shown.tiles, strict=True):
-        cells = [Text("…") if tile is None else _rich_cell(grid, tile) for tile in tiles]
-        table.add_row(*([Text(words)] if grid.labels else []), *cells)
+        cells = [Text(words)] if grid.labels else []
+        for tile in tiles:
+            holders = None if tile is None else grid.holders.get(tile)
+            if holders is None:
+                cells.append(Text("…" if tile is None else "·"))
+            else:
+                colour = device_colour(holders[0])
+                cells.append(Text(f" {devices_words(holders)} ", style=f"black on {colour}"))
+        table.add_row(*cells)
     return table
-
-
-def _rich_cell(grid: TileGrid, tile: Tile) -> Text:
-    holders = grid.holders.get(tile)
-    if holders is None:
-        return Text("·")
-    colour = device_colour(holders[0], grid.devices)
-    return Text(f" {devices_words(holders)} ", style=f"black on {colour}")
 
 
 # Pictures
@@ -342,7 +333,7 @@ def _drawn_tile(grid: TileGrid, tile: Tile | None, x: float, y: float, width: fl
         empty = tag("rect", x=x, y=y, width=width, height=_ROW, class_="no-tile")
         return titled(f"{name}: on no device", empty)
     plural = "device" if len(holders) == 1 else "devices"
-    colour = device_colour(holders[0], grid.devices)
+    colour = device_colour(holders[0])
     return titled(
         f"{name.rstrip()}: {plural} {devices_words(holders, 200)}",
         tag("rect", x=x, y=y, width=width, height=_ROW, rx=3, class_="tile", fill=colour),

@@ -18,13 +18,13 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.planner.make import plan
 from eindecomp.planner.plan import Plan
-from eindecomp.show.draw.graph_pictures import place_scene, plan_scene
-from eindecomp.show.draw.svg import DARK, LIGHT, TILES
+from eindecomp.show.graph_pictures import place_scene, plan_scene
 from eindecomp.show.rows import graph_outline, moved_within, plan_outline
+from eindecomp.show.svg import DARK, LIGHT, TILES
 from layered_graph import normed_layers
 from strategies import graphs
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @cache

@@ -1,1 +1,0 @@
-"""Pictures: plans and graphs, and the tiles of a tensor."""
