@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
 _QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
-_LEAST = 0.01  # seconds for all strategies, however late it is
 _ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
 SCRIPTS = (
     "words.js", "view.js", "scene.js", "drawing.js", "graph.js",
@@ -226,7 +225,7 @@ def _alternatives(
 def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     """A row for the plan and for each strategy, which share the time that is left."""
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
-    left = max(deadline - monotonic(), _LEAST)
+    left = max(deadline - monotonic(), 0.01)  # a little, however late it is
     return [
         {
             "name": row.name,
