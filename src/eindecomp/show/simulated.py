@@ -35,9 +35,8 @@ def table_of(run: SimulatedRun, width: int = _WIDTH) -> str:
 
 
 def _summary(run: SimulatedRun) -> str:
-    kinds = "all alike" if run.simulated == 1 else f"{run.simulated} of them simulated"
     moved = short(run.bytes_moved, "bytes")
-    return f"{exact(run.seconds, 'time')} on {run.devices} devices ({kinds}); {moved} moved."
+    return f"{exact(run.seconds, 'time')} on {run.devices} devices; {moved} moved."
 
 
 def _devices(run: SimulatedRun) -> Table:
