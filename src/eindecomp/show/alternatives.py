@@ -11,20 +11,19 @@ import numpy as np
 from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.cost import decided_cost
+from eindecomp.planner.costs.cost import aggregate_cost, decided_cost, join_cost, repartition_table
 from eindecomp.planner.costs.objectives import may_repeat, price_of
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.space.choices import (
     Choices,
     Decision,
+    Settled,
     choices,
     decided_choices,
     refined,
     summed_axes,
 )
 from eindecomp.planner.space.pin import agrees, pinned_cuts
-from eindecomp.planner.space.reduce_scatter import Settled
 from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import some_parts
@@ -135,15 +134,15 @@ def _of_pieces(plan: Plan, name: str) -> Alternative | None:
     for k, (source, dims) in enumerate(zip(vertex.inputs, view.reads, strict=True)):
         if dims is not None and (source, name, k) in plan.costs.edges:
             made = (view_of(graph, graph[source]), _row(plan, source))
-            fetched += paper.repartition_table(made, (view, dims, rows))[0]
+            fetched += repartition_table(made, (view, dims, rows))[0]
     handed = np.zeros(len(rows), dtype=np.int64)
     for reader, k in _readers(plan, name):
         read = view_of(graph, graph[reader])
         dims = read.reads[k]
         assert dims is not None  # noqa: S101 - it costs something, so it is read
-        handed += paper.repartition_table((view, rows), (read, dims, _row(plan, reader)))[:, 0]
-    join = paper.join_cost(graph, vertex, view, rows)
-    aggregate = paper.aggregate_cost(view, rows)
+        handed += repartition_table((view, rows), (read, dims, _row(plan, reader)))[:, 0]
+    join = join_cost(graph, vertex, view, rows)
+    aggregate = aggregate_cost(view, rows)
     best = 1 + int((join + aggregate + fetched + handed)[1:].argmin())
     return Alternative(
         name,

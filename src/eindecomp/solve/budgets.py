@@ -19,14 +19,14 @@ SPARSE_RATIO = 4  # a table is sparse if less than one in so many costs is finit
 COUNTED_CELLS = 1 << 20  # of a table whose finite costs are counted to see that
 SEARCHED_CELLS = 1 << 17  # finite costs of a table over three variables or more that is searched
 
-# Folding (`exact/fold.py`, `exact/repeats.py`)
+# Folding (`exact/fold.py`)
 
 FEWEST_BLOCKS = 6  # with fewer, folding does not pay off
 MOST_HUBS = 4  # variables that all blocks share
 CUT_STATES = 2048  # joint choices at a cut, hubs included
 POWER_CELLS = 1 << 32  # cells of a min-plus power
 
-# Bounds by mini-buckets (`bound/bounding.py`)
+# Bounds by mini-buckets (`exact/bounding.py`)
 
 BOUND_SHARE = 0.4  # of the time: after it, no further bound is tried before searching
 BUCKET_CELLS = tuple(1 << k for k in (18, 21, 23, 25))  # of a joined table, attempt by attempt
@@ -35,13 +35,13 @@ DECODED_BYTES = 1 << 30  # of tables kept for decoding a choice
 LATE_SHARE = 0.8  # after this share of the time, only small tables are joined,
 LATE_CELLS = 1 << 18  # of at most so many cells
 
-# Reductions (`reduce`)
+# Reductions (`search/reduce.py`)
 
 COMPARED_CELLS = 1 << 22  # variables with more to compare keep dominated choices
 CONTRACTED_GROWTH = 1 << 21  # table entries that contraction may add
 PRUNING_WORK = 100_000_000  # item entries that are looked at for redundant time steps
 
-# Prices on time steps (`bound/lagrangian.py`)
+# Prices on time steps (`search/lagrangian.py`)
 
 PRICE_PATIENCE = 25  # iterations without a clear gain after which steps shrink
 SLOWEST_PACE = 1e-3  # of steps

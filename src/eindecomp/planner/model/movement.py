@@ -22,14 +22,14 @@ from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.work import state_bytes
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.model.reads import (
+from eindecomp.planner.model.tables import (
+    CostTables,
     Holder,
     InputRead,
     choices_of_all,
     second_layouts,
     sharers_of,
 )
-from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.space.choices import Decision, Layouts, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 

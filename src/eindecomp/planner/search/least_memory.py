@@ -16,8 +16,8 @@ import numpy as np
 from eindecomp.graph.ops import Input
 from eindecomp.planner import budgets
 from eindecomp.planner.model.memory_limit import Lifetimes
-from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.clock import planning_time
+from eindecomp.solve.exact.bounding import Bounding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

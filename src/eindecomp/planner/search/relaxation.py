@@ -30,12 +30,12 @@ from eindecomp.planner.search.piece_choices import (
     piece_choices,
     pieces_of,
 )
-from eindecomp.planner.space.alike import Groups, interchangeable_labels
+from eindecomp.planner.space.layout_rules import Groups, interchangeable_labels
 from eindecomp.planner.space.viable import viable_parts
-from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.tie_break import rank
+from eindecomp.solve.exact.bounding import Bounding
+from eindecomp.solve.minimize import rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -27,9 +27,8 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.minimize import minimize
+from eindecomp.solve.minimize import minimize, minimize_ranked
 from eindecomp.solve.run import Progress
-from eindecomp.solve.tie_break import minimize_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
     from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts
-    from eindecomp.planner.space.reduce_scatter import Settled
+    from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts, Settled
     from eindecomp.planner.space.restriction import Restriction
     from eindecomp.solve.run import Solution
 

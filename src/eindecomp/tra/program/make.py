@@ -14,7 +14,6 @@ from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
-from eindecomp.tra.program.patterns import pattern_of
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -27,6 +26,7 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
     Role,
+    pattern_of,
     used_by,
 )
 

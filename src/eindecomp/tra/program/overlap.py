@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from eindecomp.tra.program.patterns import LocalSlice
 from eindecomp.tra.program.steps import (
     AllGather,
+    Communication,
     Compute,
     Free,
     Generate,
     Load,
+    LocalSlice,
     Move,
     ReduceScatter,
     used_by,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Step
-
-Communication = Move | ReduceScatter | AllGather
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,10 @@ def overlapped(program: Program) -> tuple[Action, ...]:
     ended: dict[int, int] = {}
     """Where communication that is ended late ends."""
     for number, step in enumerate(steps):
-        if not _communicates(step):
+        if not isinstance(step, Communication) or _is_local(step):
             continue
-        source, into = _buffers(step)
+        is_in_place = isinstance(step, AllGather)
+        source, into = (step.buffer,) * 2 if is_in_place else (step.source, step.into)
         ready = places.ready(source, number)
         ready = max(ready, ended.get(ready - 1, 0))
         first = order.after_others(held.earliest(into, ready, number), number)
@@ -137,25 +137,13 @@ def _actions(
     return found
 
 
-def _communicates(step: Step) -> bool:
-    if isinstance(step, Move):
-        return not isinstance(step.pattern, LocalSlice)
-    return isinstance(step, ReduceScatter | AllGather)
+def _is_local(step: Step) -> bool:
+    """Whether a move stays within each device."""
+    return isinstance(step, Move) and isinstance(step.pattern, LocalSlice)
 
 
 def _works(step: Step) -> bool:
     return isinstance(step, Compute | Generate)
-
-
-def _buffers(step: Step) -> tuple[int, int]:
-    """What a step sends and what it completes."""
-    match step:
-        case Move() | ReduceScatter():
-            return step.source, step.into
-        case AllGather():
-            return step.buffer, step.buffer
-        case _:
-            raise TypeError(step)
 
 
 class _Places:

@@ -14,13 +14,15 @@ from eindecomp.layout.cut import axes_in, interval, pieces_by
 from eindecomp.layout.tiling import Tiling
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.rates import function_seconds, rate
-from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
+    Exchanged,
     Free,
+    Gathered,
     Generate,
     Load,
+    LocalSlice,
     Move,
     ReduceScatter,
     used_by,

@@ -19,7 +19,7 @@ from eindecomp.solve.run import Lift, Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from eindecomp.solve.bound.cost_shifting import Term
+    from eindecomp.solve.exact.cost_shifting import Term
     from eindecomp.solve.problem.arrays import Floats, Ints
     from eindecomp.solve.problem.problem import Problem
 
@@ -106,7 +106,7 @@ class Bounding:
 
     def _terms(self, integral: bool) -> list[Term]:
         # Imported here because its compiled loops take a while to load and elimination needs none.
-        from eindecomp.solve.bound.cost_shifting import shift_costs
+        from eindecomp.solve.exact.cost_shifting import shift_costs
 
         huge = self.run.problem.magnitude + 1
         huge = min(huge, _HUGE) if integral else huge

@@ -17,8 +17,8 @@ import numpy as np
 from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
 from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.solve.problem.core import ArcGraph, cost_of, penalised, usage_over_steps
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
