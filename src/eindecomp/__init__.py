@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from eindecomp.lang.monoid import Monoid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.costs.objectives import Objective
+    from eindecomp.planner.costs.price import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.simulation.run import SimulatedRun

@@ -10,23 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.lang.einsum import EinSum
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Shape, Vertex
-    from eindecomp.lang.einsum import Labels
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,6 @@ MERGED_VERTICES = 64  # vertices of a graph in which products of products are co
 ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
 ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
 FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others
-LOOK_SHARE = 0.25  # each bound that says which order is planned first
 OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
 LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one

@@ -6,14 +6,17 @@ tree, the second a heuristic for any graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import (
@@ -25,29 +28,17 @@ from eindecomp.planner.costs.cost import (
 )
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.options import Chosen, Deferred, unproved
+from eindecomp.planner.options import Chosen, Deferred, Options, unproved
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import relax
-from eindecomp.planner.search.search import Search
+from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.planner.space.layout_rules import interchangeable_labels
-from eindecomp.planner.space.restriction import FixedParts
-from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.viable import FixedParts, viable_parts
+from eindecomp.solve import Problem
 from eindecomp.solve.minimize import minimize
+from eindecomp.solve.problem.arrays import Ints
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import View
-    from eindecomp.planner.options import Options
-    from eindecomp.planner.search.search import Outcome
-    from eindecomp.solve import Problem
-
-    Ints = NDArray[np.int64]
-    Restrict = Callable[[Vertex, View, Ints], Ints]
+Restrict = Callable[[Vertex, View, Ints], Ints]
 
 
 def minimize_bound(options: Options) -> Chosen:

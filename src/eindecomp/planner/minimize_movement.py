@@ -8,21 +8,21 @@ equal layers choose alike first, so that many take little longer than a few.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
-from eindecomp.layout.view import planned_views
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.objectives import may_repeat, price_of
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
 from eindecomp.planner.model.memory_limit import check_memory
-from eindecomp.planner.options import Chosen, unproved
+from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_by_blocks,
@@ -31,26 +31,17 @@ from eindecomp.planner.search.blocks import (
 )
 from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed, relax
-from eindecomp.planner.search.search import Search, is_enough, is_open, part_of_time, solve
-from eindecomp.planner.space.choices import decided_choices, parts_by_label
+from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
+from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
     Strategy,
     applicable,
     inside_servers,
+    rules_under,
     strategy_of,
 )
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import View
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.options import Options
-    from eindecomp.planner.search.search import Outcome, Search
-    from eindecomp.planner.space.choices import Choices
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -285,7 +276,8 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
             if (within := inside_servers(strategy, graph, mesh.devices)) is not None:
                 inside.setdefault(within, f"{name} inside servers")
         everywhere.setdefault(strategy, name)
-    return {
-        name: replace(search, restriction=strategy, rules=strategy.rules(graph, mesh, search.rules))
-        for strategy, name in (inside | everywhere).items()
-    }
+    named: dict[str, Search] = {}
+    for strategy, name in (inside | everywhere).items():
+        rules = rules_under(strategy, graph, mesh, search.rules)
+        named[name] = replace(search, restriction=strategy, rules=rules)
+    return named

@@ -12,8 +12,7 @@ from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import aggregate_cost, decided_cost, join_cost, repartition_table
-from eindecomp.planner.costs.objectives import may_repeat, price_of
-from eindecomp.planner.costs.price import beyond, hidden
+from eindecomp.planner.costs.price import beyond, hidden, may_repeat, price_of
 from eindecomp.planner.space.choices import (
     Choices,
     Decision,
@@ -24,9 +23,8 @@ from eindecomp.planner.space.choices import (
     summed_axes,
 )
 from eindecomp.planner.space.pin import agrees, pinned_cuts
-from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.strategy import strategy_of
-from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.viable import WorkLimit, some_parts
 from eindecomp.show.rows import Row, row_key
 
 if TYPE_CHECKING:

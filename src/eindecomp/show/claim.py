@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from eindecomp.planner.costs.objectives import may_repeat
+from eindecomp.planner.costs.price import may_repeat
 from eindecomp.planner.space.layout_rules import read_tensors
 from eindecomp.show.words import exact, is_proved, percent, short
 

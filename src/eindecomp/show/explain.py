@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.layout.pieces import BALANCED
-from eindecomp.planner.costs.objectives import Objective
+from eindecomp.layout.mesh import BALANCED
+from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.alternatives import Alternative, alternatives
 from eindecomp.show.claim import claim, machine_words, not_counted, repeated

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 WORK = 1 << 33  # cells summed over all eliminations
 QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
-COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
 TABLE_CELLS = 1 << 25  # of one table: 256 MiB, and 128 MiB for its argmin
 ARGMIN_BYTES = 1 << 30  # of all argmin tables, which back-tracking needs
-JOINED_AT_ONCE = 1 << 16  # joined tables of up to so many cells are built as a whole
-COMPRESSED_CELLS = 1 << 21  # from so many cells on, look for choices that are alike,
-COMPRESSED_RATIO = 4  # if the joined table has so many times the cells of all its parts
+JOINED_AT_ONCE = 1 << 22  # joined tables of more cells are minimised by compiled loops instead
+COMPRESSED_RATIO = 4  # choices that are alike are looked for in joins of so many times the cells
 SPARSE_RATIO = 4  # a table is sparse if less than one in so many costs is finite
 COUNTED_CELLS = 1 << 20  # of a table whose finite costs are counted to see that
 SEARCHED_CELLS = 1 << 17  # finite costs of a table over three variables or more that is searched

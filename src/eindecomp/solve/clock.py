@@ -6,14 +6,11 @@ Apart from `compiled`, so that a progress display can listen without loading num
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _listener: ContextVar[Callable[[bool], None] | None] = ContextVar("listener", default=None)
 

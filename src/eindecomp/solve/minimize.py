@@ -30,16 +30,17 @@ from eindecomp.solve.clock import planning_time, watch_compilation
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
-from eindecomp.solve.problem.arrays import EXACT, INFINITE, Factor, Ints
-from eindecomp.solve.problem.cost_network import CostNetwork
+from eindecomp.solve.problem.arrays import EXACT, INFINITE, Costs, Factor, Ints
 from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Progress, Run, Solution
 
 if TYPE_CHECKING:
-    from eindecomp.solve.problem.arrays import Costs
     from eindecomp.solve.problem.core import Core
 
+
 METHODS = ("auto", "exact", "search")
+_TOO_LARGE = "exact elimination would need tables larger than the cap"
+_LIMIT_BINDS = "exact elimination cannot handle a usage limit that may bind"
 
 
 def minimize(
@@ -105,7 +106,7 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
             run.offer(unfold(choice))
             return run.solution(proved=True, summed=True)
         if problem.factors and method == "exact":
-            raise _tables_too_large()
+            raise UnsolvedError(_TOO_LARGE)
         if method == "auto":
             run.enter("split")
             Bounding(run, network, unfold).tighten(
@@ -121,12 +122,12 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
         return run.solution(proved=True)
     if method != "search" and core.item_var.size == 0:
         run.enter("eliminate")
-        choice = eliminate(CostNetwork.of_core(core), run.deadline)
+        choice = eliminate(core.network, run.deadline)
         if choice is not None:
             run.offer(lift(choice))
             return run.solution(proved=True)
     if method == "exact":
-        raise _limit_binds() if core.item_var.size else _tables_too_large()
+        raise UnsolvedError(_LIMIT_BINDS if core.item_var.size else _TOO_LARGE)
     return run.solution(proved=_search(run, core, lift, seed))
 
 
@@ -165,14 +166,6 @@ def _check_capacity(run: Run, core: Core) -> None:
         excess = float(-core.capacity[t])
         message = f"time step {run.tightest} is over the limit by at least {excess:g}"
         raise InfeasibleError(message, run.tightest, excess)
-
-
-def _tables_too_large() -> UnsolvedError:
-    return UnsolvedError("exact elimination would need tables larger than the cap")
-
-
-def _limit_binds() -> UnsolvedError:
-    return UnsolvedError("exact elimination cannot handle a usage limit that may bind")
 
 
 def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
 from eindecomp.layout.cut import pieces_by, span_of
-from eindecomp.layout.pieces import can_cut
+from eindecomp.layout.mesh import can_cut
 from eindecomp.layout.view import Dim, is_planned, view_of
 from eindecomp.planner.space.choices import (
     Decision,

@@ -12,10 +12,10 @@ mean. So ⊕ combines states here, and the result is finished after the aggregat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,15 +26,10 @@ from eindecomp.graph.evaluate import EinSumSteps, computing
 from eindecomp.graph.infer import BareOperand, infer, label_sizes
 from eindecomp.graph.vertex import Shape, check_shape
 from eindecomp.lang.dtypes import FLOAT32, DType, dtype
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import arg_name, used_scalars
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from eindecomp.graph.evaluate import State
-    from eindecomp.lang.einsum import EinSum, Labels
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 Key = tuple[int, ...]
@@ -318,11 +313,8 @@ def rewrite_einsum(
         op, relations = replace(op, inputs=(*op.inputs, op.broadcast)), [*relations, lender]
     steps = EinSumSteps(op, [dtype_of(x) for x in relations], numbers, types)
 
-    def kernel(*tiles: Array) -> State:
-        return steps.partial(tiles)
-
     with computing(op):
-        partial = join(kernel, op.inputs, *relations)
+        partial = join(lambda *tiles: steps.partial(tiles), op.inputs, *relations)
         total = aggregate(steps.combine, distinct(*op.inputs), op.output, partial)
         return total.map(lambda state: steps.finish(state).astype(result))
 

@@ -15,7 +15,7 @@ import eindecomp as ed
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import (
     AllGather,

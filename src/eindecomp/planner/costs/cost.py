@@ -9,29 +9,20 @@ readers want.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
-from eindecomp.layout.view import dim_parts, planned_views, tile_sides, view_of
-from eindecomp.planner.costs.price import beyond, hidden
+from eindecomp.layout.view import Dims, View, dim_parts, planned_views, tile_sides, view_of
+from eindecomp.planner.costs.price import Price, beyond, hidden
 from eindecomp.planner.space.choices import Decision, Layouts, decided_choices
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.costs.price import Price
-
-    Ints = NDArray[np.int64]
-
+from eindecomp.solve.problem.arrays import Ints
 
 Number = int | float
 

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
-from eindecomp.layout.view import is_planned, view_of
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Cut
+from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.price import added, beyond, infinite_where, multiplied
+from eindecomp.planner.costs.price import Price, beyond
+from eindecomp.planner.space.choices import Choices, Reads
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import planning_time
+from eindecomp.solve.problem.arrays import Costs, Ints, Mask, infinite_where, multiplied
+from eindecomp.solve.problem.cost_network import problem_over
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.view import View
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Choices, Reads
-    from eindecomp.planner.space.layout_rules import LayoutRules
-
-    Costs = NDArray[Any]
-    Scope = tuple[int, ...]
-    Ints = NDArray[np.int64]
+Scope = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -107,32 +99,16 @@ class CostTables:
         limited: dict[str, Any] = {}
         if limit is not None:
             limited = {"usage": self.usage, "intervals": self.intervals, "limit": limit}
-        unary = list(self.unary)
-        pairs: list[Scope] = []
-        table_of: list[int] = []
-        tables: dict[int, Costs] = {}
-        factors: list[tuple[Scope, Costs]] = []
         made: dict[Hashable, tuple[Scope, Costs]] = {}
+        tables: list[tuple[Scope, Costs]] = []
         for (scope, number), times in self.uses.items():
             # Which variables are the same, not which ones they are, decides what becomes of it.
             key = (number, times, tuple(scope.index(v) for v in scope))
             if key not in made:
                 made[key] = _once_each(key[2], multiplied(self.tables[number], times))
             places, table = made[key]
-            own = tuple(scope[k] for k in places)
-            if len(own) == 1:
-                unary[own[0]] = added(unary[own[0]], table)
-            elif len(own) == 2:
-                pairs.append(own)
-                table_of.append(id(table))
-                tables[id(table)] = table
-            else:
-                factors.append((own, table))
-        numbers = {key: number for number, key in enumerate(tables)}
-        return Problem.of(
-            unary, pairs, list(tables.values()), factors,
-            table_of=[numbers[key] for key in table_of], **limited,
-        )  # fmt: skip
+            tables.append((tuple(scope[k] for k in places), table))
+        return problem_over(self.unary, tables, **limited)
 
 
 def _once_each(scope: Scope, table: Costs) -> tuple[Scope, Costs]:
@@ -187,7 +163,7 @@ class InputRead:
         return np.repeat(self.reads.of, self.flags)
 
     @property
-    def _from_second(self) -> NDArray[np.bool_]:
+    def _from_second(self) -> Mask:
         """Which choices of the reader read the second layout."""
         if self.bit is None:
             return np.zeros(self.flags * len(self.reads.of), dtype=bool)

@@ -9,18 +9,19 @@ With many equal layers, those choose alike first, and then apart: sooner than ap
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
 from math import inf
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import bits_of
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
-from eindecomp.planner.search.piece_choices import pieces_of
+from eindecomp.planner.search.piece_choices import Levels, Vector, pieces_of
+from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -40,23 +41,8 @@ from eindecomp.planner.space.choices import (
     ways,
 )
 from eindecomp.planner.space.layout_rules import alike_vertices
-from eindecomp.planner.space.restriction import FixedParts
-from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.viable import FixedParts, some_parts
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import View
-    from eindecomp.planner.search.piece_choices import Levels, Vector
-    from eindecomp.planner.search.relaxation import Relaxed
-    from eindecomp.planner.search.search import Outcome, Search
-    from eindecomp.planner.space.choices import Assignment, Choices
-
-    Ints = NDArray[np.int64]
 
 
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
@@ -97,38 +83,30 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Improved:
-    """What choosing blocks of one size again has led to."""
-
-    outcome: Outcome
-    is_settled: bool
-    """Whether no block of this size improves it, or the goal is met, or time is up."""
-    is_too_wide: bool = False
-    """Whether a block was too wide to be solved."""
-
-
 def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
     """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
     for size in sizes:
-        improved = improve_blocks(search, outcome, goal, size)
-        outcome = improved.outcome
-        if improved.is_settled:
+        outcome, is_settled = improve_blocks(search, outcome, goal, size)
+        if is_settled:
             break  # smaller blocks would find nothing either
     return outcome
 
 
 def improve_blocks(
     search: Search, outcome: Outcome, goal: float, size: int, *, searched: bool = False
-) -> Improved:
-    """The same for blocks of one size; those too wide for elimination may be `searched`."""
+) -> tuple[Outcome, bool]:
+    """The same for blocks of one size; those too wide for elimination may be `searched`.
+
+    Also returns whether no such block improves the plan, or the goal is met, or time is up; if not,
+    a block was too wide to be solved.
+    """
     windows = _windows(search, size)
     stale = turn = 0
     last = 0.0
     while stale < len(windows) and outcome.cost > goal:
         started = planning_time()
         if started + last > search.deadline:
-            return Improved(outcome, is_settled=True)
+            return outcome, True
         hurried = search
         if searched:
             end = started + max(
@@ -139,13 +117,13 @@ def improve_blocks(
         try:
             other = choose_block(hurried, window, outcome.decisions, pairs=searched)
         except UnsolvedError:
-            return Improved(outcome, is_settled=False, is_too_wide=True)
+            return outcome, False
         last = planning_time() - started
         search.tell("improve", min(other.cost, outcome.cost))
         stale = 0 if other.cost < outcome.cost else stale + 1
         outcome = other if other.cost < outcome.cost else outcome
         turn += 1
-    return Improved(outcome, is_settled=True)
+    return outcome, True
 
 
 def block_sizes(search: Search) -> tuple[int, ...]:
@@ -229,15 +207,14 @@ def improve_layers(search: Search, outcome: Outcome, goal: float) -> Outcome:
         for size in block_sizes(finer):
             if size >= too_wide:
                 continue  # what was too wide already is no narrower with more to choose
-            improved = improve_blocks(finer, outcome, goal, size)
-            outcome = improved.outcome
-            if improved.is_settled:
+            outcome, is_settled = improve_blocks(finer, outcome, goal, size)
+            if is_settled:
                 break
             too_wide = size
     # A search takes a share of the time, whereas elimination is done at once.
     for alike in known:
         finer = replace(search, alike=alike, any_order=True)
-        outcome = improve_blocks(finer, outcome, goal, 1, searched=True).outcome
+        outcome, _ = improve_blocks(finer, outcome, goal, 1, searched=True)
     return outcome
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner import budgets
@@ -27,6 +27,7 @@ from eindecomp.planner.search.blocks import (
     start_from_pieces,
     with_equal_layers,
 )
+from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -40,9 +41,6 @@ from eindecomp.planner.search.search import (
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.bounding import Bounding
-
-if TYPE_CHECKING:
-    from eindecomp.planner.search.relaxation import Relaxed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,7 +302,7 @@ def _is_late(choosing: Choosing) -> bool:
     return choosing.is_joint and planning_time() < choosing.search.deadline
 
 
-STAGES = (
+STAGES: tuple[Stage, ...] = (
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
     Stage(_choose_whole, lambda now: now.search.is_ranked and _is_small(now.ordered)),
     Stage(_choose_pieces, lambda now: now.is_open),

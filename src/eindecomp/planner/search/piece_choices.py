@@ -6,32 +6,23 @@ cut the label. Where all axes are alike, the whole mesh is one level.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import PlanError
-from eindecomp.layout.pieces import BALANCED, can_cut
-from eindecomp.layout.view import dim_parts
+from eindecomp.layout.cut import Axes
+from eindecomp.layout.mesh import BALANCED, Mesh, can_cut
+from eindecomp.layout.view import Dims, View, dim_parts
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import PieceCount, PieceCounts
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.viable import viable_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.cut import Axes
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.space.choices import Choices
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve.problem.arrays import Ints
 
 Levels = tuple[tuple[int, ...], ...]
 """The sizes of the axes of each level, outermost first."""

@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb, inf, prod
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.layout.view import planned_views
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search.least_memory import Limited, limited
+from eindecomp.planner.search.least_memory import limited
 from eindecomp.planner.search.piece_choices import (
     Levels,
     Vector,
@@ -30,25 +31,14 @@ from eindecomp.planner.search.piece_choices import (
     piece_choices,
     pieces_of,
 )
-from eindecomp.planner.space.layout_rules import Groups, interchangeable_labels
-from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.choices import Choices
+from eindecomp.planner.space.layout_rules import Groups, LayoutRules, interchangeable_labels
+from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-    from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.restriction import Restriction
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve.problem.arrays import Ints
 
 Vectors = dict[str, tuple[Vector, ...]]
 
@@ -211,7 +201,9 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
     except UnsolvedError:
         return None
     if memory is not None:
-        return _within(model, limited(model, memory, deadline), levels)
+        # The bound within the limit, and the vectors of all choices met around it.
+        within = limited(model, memory, deadline)
+        return Relaxed(max(within.bound, 0), _vectors(model, within.choices), levels)
     problem = model.problem()
     ranked = rank(problem, model.load)
     if ranked is not None:
@@ -241,11 +233,6 @@ def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxe
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
     return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
-
-
-def _within(model: MovementModel, found: Limited, levels: Levels) -> Relaxed:
-    """The bound within a memory limit, and the vectors of all choices met around it."""
-    return Relaxed(max(found.bound, 0), _vectors(model, found.choices), levels)
 
 
 def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:

@@ -9,18 +9,18 @@ axis either cuts a dimension of the result, inside the tile, or, after an all-ga
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress, product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from eindecomp.layout.cut import (
     Axes,
     Cut,
-    Span,
     bits_of,
     in_mesh_order,
     interleaved,
@@ -28,20 +28,10 @@ from eindecomp.layout.cut import (
     pieces_by,
     span_of,
 )
-from eindecomp.layout.pieces import can_cut
+from eindecomp.layout.mesh import Mesh, can_cut
+from eindecomp.layout.view import Dims, View
 from eindecomp.planner.space.viable import most_pieces
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dims, View
-
-    Ints = NDArray[np.int64]
-
+from eindecomp.solve.problem.arrays import Ints, Mask
 
 Assignment = tuple[Axes, ...]
 """For each label the axes that cut it, outermost first."""
@@ -80,7 +70,7 @@ class Choices:
         """Whether each assignment can reach only one home."""
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
 
-    def left_in(self, homes: NDArray[np.bool_]) -> Choices | None:
+    def left_in(self, homes: Mask) -> Choices | None:
         """The choices that leave the result in one of these homes; None if there are none."""
         rows = np.any((self.reduced >= 0) & homes[None], axis=1)
         if not rows.any():
@@ -188,14 +178,12 @@ def nestings(
     given = tuple(rows)
     others: list[Assignment] = []
     for row in given:
-        pairs = zip(row, seen, strict=True)
-        others += product(*(_orders(own, axes) if matters else (own,) for own, matters in pairs))
+        ways: list[Iterable[Axes]] = []
+        for own, matters in zip(row, seen, strict=True):
+            kept, moved = (tuple(a for a in own if (a in axes) == is_moved) for is_moved in (0, 1))
+            ways.append(interleaved(kept, moved) if matters else (own,))
+        others += product(*ways)
     return tuple(dict.fromkeys((*given, *others)))
-
-
-def _orders(own: Axes, axes: Axes) -> Iterator[Axes]:
-    kept = tuple(a for a in own if a not in axes)
-    return interleaved(kept, tuple(a for a in own if a in axes))
 
 
 def ways(labels: int, axes: int, *, any_order: bool = True) -> int:
@@ -363,7 +351,8 @@ def _homes_of(
             span_of(dim, (*own, *inner))
             for dim, own, inner in zip(view.output, tile, places, strict=True)
         )
-        if all(_fits(mesh, span) for span in home):
+        sizes = ((span.units, pieces_by(mesh, span.axes)) for span in home)
+        if all(pieces == 1 or can_cut(mesh.pieces, units, pieces) for units, pieces in sizes):
             scattered = sum(bits_of(inner) for inner in places)
             copies = ways // parts_of(mesh, scattered)
             yield home, WayHome(groups * (ways - 1), groups * (copies - 1), places)
@@ -387,7 +376,3 @@ def _places(
             yield tuple(in_mesh_order(own, more) for own, more in pairs)
         else:
             yield from product(*(interleaved(own, more) for own, more in pairs))
-
-
-def _fits(mesh: Mesh, span: Span) -> bool:
-    return not span.axes or can_cut(mesh.pieces, span.units, pieces_by(mesh, span.axes))

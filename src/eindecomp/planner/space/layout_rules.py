@@ -10,26 +10,19 @@ sum over thirty labels of an input, it makes no difference which six of them are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.errors import OperandError, PlanError
 from eindecomp.graph.checks import check_tie
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.layout.cut import outer_cut
-from eindecomp.layout.view import is_planned, view_of
-from eindecomp.planner.space.pin import check_can_be_cut, pinned_cuts
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.space.pin import Pin
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Cut, outer_cut
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import Dims, View, is_planned, view_of
+from eindecomp.planner.space.pin import Pin, check_can_be_cut, pinned_cuts
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,8 @@ def checked_ties(graph: Graph, tie: Mapping[str, str] | None) -> dict[str, str]:
     """The ties that replace those of a graph; None keeps them."""
     if tie is None:
         return dict(graph.ties)
-    if not isinstance(tie, Mapping) or not _are_names(tie):  # pyright: ignore[reportUnnecessaryIsInstance]
+    is_mapping = isinstance(tie, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_mapping or not all(isinstance(name, str) for pair in tie.items() for name in pair):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"a tie is {{input: result}}, not {tie!r}")
     outputs = [vertex.name for vertex in graph.outputs]
     checked: dict[str, str] = {}
@@ -101,10 +95,6 @@ def checked_ties(graph: Graph, tie: Mapping[str, str] | None) -> dict[str, str]:
             raise PlanError(f"tie: {error}") from None
         checked[name] = result
     return checked
-
-
-def _are_names(tie: Mapping[Any, Any]) -> bool:
-    return all(isinstance(name, str) for pair in tie.items() for name in pair)
 
 
 def pinned_homes(

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.planner.comparison import Compared, Comparison
-from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.alternatives import next_best
 from eindecomp.show.compare import planned_under, this_plan

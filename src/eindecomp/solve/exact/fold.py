@@ -196,7 +196,8 @@ def _folded(network: CostNetwork, scopes: Ints, repeats: Repeats, powers: Floats
     tables.append(((first, second), _block_diagonal(powers)))
     for j, variables in ends:
         for v, digit, size in zip(variables, digits, shape, strict=True):
-            tables.append(((j, v), _agreement(digit, size)))
+            agrees = digit[:, None] == np.arange(size)
+            tables.append(((j, v), np.where(agrees, 0.0, np.inf)))
     sizes = [*network.sizes[:start], joint, joint, *kept, *network.sizes[stop:]]
     return CostNetwork(sizes, tables)
 
@@ -208,10 +209,6 @@ def _block_diagonal(powers: Floats) -> Floats:
     for hub in range(choices):
         table[:, hub, :, hub] = powers[hub]
     return table.reshape(states * choices, states * choices)
-
-
-def _agreement(choice: Ints, size: int) -> Floats:
-    return np.where(choice[:, None] == np.arange(size), 0.0, np.inf)
 
 
 Hashes = NDArray[np.uint64]

@@ -13,7 +13,7 @@ runs over contiguous memory. It is a NamedTuple because numba can compile functi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +21,12 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arrays import INFINITE, Costs, Floats, Ints, offsets
+from eindecomp.solve.problem.arrays import Floats, Ints, offsets, places
+from eindecomp.solve.problem.cost_network import CostNetwork, network_over
 from eindecomp.solve.problem.problem import Problem
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Core:
+class Core(NamedTuple):
     """Packed arrays: see the module's docstring and `Problem`'s."""
 
     offset: Ints
@@ -52,6 +52,13 @@ class Core:
         """How many choices each variable has."""
         return np.diff(self.offset)
 
+    @property
+    def network(self) -> CostNetwork:
+        """Its costs, usages left out; its edges join distinct variables."""
+        parts = np.split(self.tables, self.table_offset[1:-1])
+        each = np.arange(len(self.edges))
+        return network_over(self.domains, self.offset, self.unary, self.edges, parts, each)
+
 
 def over_steps(used: Floats, span: Ints, steps: int) -> Floats:
     """The sum of item usages at each step."""
@@ -63,106 +70,66 @@ def over_steps(used: Floats, span: Ints, steps: int) -> Floats:
 
 def core_of(problem: Problem) -> Core:
     """The core of a problem without factors."""
-    n = problem.size
     sizes = problem.domains
-    lives = np.zeros(n, dtype=bool)
-    span = np.zeros((n, 2), dtype=np.int64)
+    owners, span, usage = np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0)
     if problem.limit is not None and problem.usage is not None and problem.intervals is not None:
         span = problem.intervals
-        lives = (span[:, 1] > span[:, 0]) & (
-            np.maximum.reduceat(problem.usage, problem.offset[:-1]) > 0
-        )
-    owners = np.flatnonzero(lives)
+        uses = np.maximum.reduceat(problem.usage, problem.offset[:-1]) > 0
+        owners = np.flatnonzero((span[:, 1] > span[:, 0]) & uses)
+        usage = problem.usage[places(problem.offset[owners], sizes[owners])].astype(np.float64)
     steps = int(span[owners].max(initial=0))
     cells = np.diff(problem.table_offset)[problem.table_of]
+    each = places(problem.table_offset[problem.table_of], cells)
     return Core(
         offset=problem.offset,
         unary=problem.floats(problem.unary),
         edges=problem.edges,
         table_offset=offsets(cells),
-        tables=problem.floats(_unshared(problem, cells)),
+        tables=problem.floats(problem.tables[each]),
         item_var=owners,
         item_span=span[owners],
         item_offset=offsets(sizes[owners]),
-        item_usage=_take_parts(problem, owners),
+        item_usage=usage,
         capacity=np.full(steps, float(problem.limit or 0) + problem.tolerance / 2),
         step=np.arange(steps),
     )
 
 
-def _unshared(problem: Problem, cells: Ints) -> Costs:
-    """The tables, one per edge."""
-    if np.array_equal(problem.table_of, np.arange(problem.table_offset.size - 1)):
-        return problem.tables
-    within = np.arange(int(cells.sum())) - np.repeat(offsets(cells)[:-1], cells)
-    return problem.tables[np.repeat(problem.table_offset[problem.table_of], cells) + within]
-
-
-def _take_parts(problem: Problem, owners: Ints) -> Floats:
-    if problem.usage is None or owners.size == 0:
-        return np.zeros(0)
-    mask = np.zeros(problem.size, dtype=bool)
-    mask[owners] = True
-    return problem.usage[np.repeat(mask, problem.domains)].astype(np.float64)
-
-
 def pairwise(problem: Problem) -> tuple[Problem, int]:
     """An equivalent problem without factors, and how many variables it had before.
 
-    New variables come after the old ones.
+    For each factor there is a new variable, after the old ones, that chooses one of its finite
+    costs and agrees with the variables of its scope.
     """
     if not problem.factors:
         return problem, problem.size
-    infinite = INFINITE if problem.integral else np.inf
-    sizes, unary = [problem.domains], [problem.unary]
-    edges, tables = [problem.edges], [problem.tables]
-    for number, factor in enumerate(problem.factors):
-        cells = np.flatnonzero(factor.table.ravel() != infinite)
-        if cells.size > budgets.SEARCHED_CELLS:
+    network = CostNetwork.of_problem(problem)
+    sizes, tables = list(network.sizes), [each for each in network.tables if len(each[0]) < 3]
+    for scope, table in network.tables:
+        if len(scope) < 3:
+            continue
+        cells = np.argwhere(np.isfinite(table))
+        if len(cells) > budgets.SEARCHED_CELLS:
             raise UnsolvedError(
-                f"the table over {factor.scope} has {cells.size} finite costs: too many to search"
+                f"the table over {scope} has {len(cells)} finite costs: too many to search"
             )
-        if cells.size == 0:
-            cells = np.zeros(1, dtype=np.int64)
-        sizes.append(np.array([cells.size]))
-        unary.append(factor.table.ravel()[cells])
-        place = np.unravel_index(cells, factor.table.shape)
-        for axis, variable in enumerate(factor.scope):
-            edges.append(np.array([[problem.size + number, variable]]))
-            tables.append(
-                _agreement(place[axis], factor.table.shape[axis], infinite, unary[0].dtype)
-            )
-    domains: Ints = np.concatenate(sizes)
-    pairs = np.concatenate(edges)
-    extra = int(domains[problem.size :].sum())
-    count = len(problem.factors)
-    added = np.array([t.size for t in tables[1:]], dtype=np.int64)
-    held = problem.table_offset.size - 1
-    return Problem(
-        offset=offsets(domains),
-        unary=np.concatenate(unary),
-        edges=pairs,
-        table_of=np.concatenate(
-            [problem.table_of, np.arange(held, held + len(pairs) - len(problem.edges))]
-        ),
-        table_offset=np.concatenate(
-            [problem.table_offset[:-1], problem.tables.size + offsets(added)]
-        ),
-        tables=np.concatenate(tables),
-        usage=None
-        if problem.usage is None
-        else np.concatenate([problem.usage, np.zeros(extra, problem.usage.dtype)]),
-        intervals=None
-        if problem.intervals is None
-        else np.concatenate([problem.intervals, np.zeros((count, 2), np.int64)]),
-        limit=problem.limit,
-    ), problem.size
-
-
-def _agreement(choice: Ints, size: int, infinite: float, kind: np.dtype) -> Costs:
-    table = np.full((choice.size, size), infinite, dtype=kind)
-    table[np.arange(choice.size), choice] = 0
-    return table.ravel()
+        cells = cells if len(cells) else np.zeros((1, len(scope)), dtype=np.int64)
+        tables.append(((len(sizes),), table[tuple(cells.T)]))
+        for axis, v in enumerate(scope):
+            agrees = cells[:, axis, None] == np.arange(table.shape[axis])
+            tables.append(((len(sizes), v), np.where(agrees, 0.0, np.inf)))
+        sizes.append(len(cells))
+    plain = CostNetwork(sizes, tables).to_problem(integral=problem.integral)
+    if problem.usage is not None and problem.intervals is not None:
+        unused = np.zeros(plain.unary.size - problem.unary.size, problem.usage.dtype)
+        never = np.zeros((plain.size - problem.size, 2), np.int64)
+        plain = replace(
+            plain,
+            usage=np.concatenate([problem.usage, unused]),
+            intervals=np.concatenate([problem.intervals, never]),
+            limit=problem.limit,
+        )
+    return plain, problem.size
 
 
 class ArcGraph(NamedTuple):

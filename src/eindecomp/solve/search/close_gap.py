@@ -13,7 +13,7 @@ them short. The `Incumbent` keeps the best choice and bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -56,8 +56,9 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
                 return incumbent.closed()
             smaller = _shrink(core, portfolio, incumbent.cutoff(most))
             if smaller is None or smaller.core.size == 0:
-                if smaller is not None:
-                    _offer_last(smaller, incumbent)
+                if smaller is not None:  # the only choice left may be better than the best known
+                    last = smaller.lift(np.zeros(0, dtype=np.int64))
+                    incumbent.offer(last, smaller.core.constant - incumbent.constant)
                 incumbent.close()
                 return True
             if smaller.core.unary.size > budgets.SHRINK * core.unary.size:
@@ -87,7 +88,7 @@ def finite(core: Core) -> tuple[Core, float]:
     huge = 2.0 * magnitude + 1.0
     unary = np.where(np.isfinite(core.unary), core.unary, huge)
     tables = np.where(np.isfinite(core.tables), core.tables, huge)
-    return replace(core, unary=unary, tables=tables), magnitude
+    return core._replace(unary=unary, tables=tables), magnitude
 
 
 def _chained(lift: Callable[[Ints], Ints], smaller: Reduced) -> Callable[[Ints], Ints]:
@@ -113,12 +114,6 @@ def _shrink(core: Core, portfolio: Portfolio, cutoff: float) -> Reduced | None:
     if reduced.core.capacity.size and reduced.core.capacity.min() < 0:
         return None
     return Reduced(reduced.core, (sub, *reduced.steps))
-
-
-def _offer_last(smaller: Reduced, incumbent: Incumbent) -> None:
-    """Offer the only choice left, which may be better than the best known."""
-    last = smaller.lift(np.zeros(0, dtype=np.int64))
-    incumbent.offer(last, smaller.core.constant - incumbent.constant)
 
 
 def _branch(portfolio: Portfolio, most: float) -> bool:
@@ -158,15 +153,14 @@ class Portfolio:
         """Find a first choice: the warm start if it fits, or else one by high prices."""
         if warm is not None and np.all(usage_over_steps(self.graph, warm) <= self.graph.capacity):
             self.offer(warm)
-        elif (first := self._first_choice()) is not None:
-            self.offer(first)
-            self._settle(first, 1.0)
+        else:
+            # A little past the deadline if there is no choice at all yet.
+            grace = 0.0 if np.isfinite(self.incumbent.cost) else budgets.FIRST_CHOICE_GRACE
+            first = settle_prices(self.graph, self.most, self.deadline + grace)
+            if first is not None:
+                self.offer(first)
+                self._settle(first, 1.0)
         self._ascend(budgets.FIRST_ITERATIONS)
-
-    def _first_choice(self) -> Ints | None:
-        """A choice by high prices, a little past the deadline if there is no choice at all yet."""
-        grace = 0.0 if np.isfinite(self.incumbent.cost) else budgets.FIRST_CHOICE_GRACE
-        return settle_prices(self.graph, self.most, self.deadline + grace)
 
     def work(self, turns: int) -> None:
         """Take so many turns, fewer if time is up or the gap is closed."""

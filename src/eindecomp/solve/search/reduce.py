@@ -17,10 +17,9 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError
 from eindecomp.solve import budgets
-from eindecomp.solve.budgets import COMPARED_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
+from eindecomp.solve.problem.arrays import Ints, Mask, offsets
 from eindecomp.solve.problem.core import ArcGraph, Core, arc_graph_of
 from eindecomp.solve.search.substitute import (
     Substitution,
@@ -56,8 +55,10 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
 
     Raises `InfeasibleError` if a variable has no choice left.
     """
-    core, first = _merge_edges(compress_steps(core))
-    steps: list[Substitution] = [first]
+    core = compress_steps(core)
+    # Every variable for itself: parallel edges and loops are merged.
+    first = keep_choices(core, np.ones(core.unary.size, dtype=bool))
+    core, steps = substitute(core, first), [first]
     for turn in range(rounds):
         # The first round is cheap, and without it the search does not get to a first choice.
         if turn > 0 and planning_time() > deadline:
@@ -73,12 +74,6 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
         if core.capacity.size == steps_before:
             break
     return Reduced(core, tuple(steps))
-
-
-def _merge_edges(core: Core) -> tuple[Core, Substitution]:
-    """Merge parallel edges and self-loops, by substituting every variable for itself."""
-    sub = keep_choices(core, np.ones(core.unary.size, dtype=bool))
-    return substitute(core, sub), sub
 
 
 def _prune(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
@@ -157,43 +152,17 @@ def drop_dominated(graph: ArcGraph, keep: Mask) -> None:
     for u in range(graph.offset.size - 1):
         base, size = graph.offset[u], graph.offset[u + 1] - graph.offset[u]
         around = graph.message[graph.start[u + 1]] - graph.message[graph.start[u]]
-        if size * size * around > COMPARED_CELLS:
+        if size * size * around > budgets.COMPARED_CELLS:
             continue
-        favourite = np.zeros(graph.start[u + 1] - graph.start[u], dtype=np.int64)
         for a in range(size):
             if not keep[base + a]:
                 continue
-            _favourites(graph, keep, u, a, favourite)
             for b in range(size):
                 if a == b or not keep[base + b] or graph.unary[base + b] > graph.unary[base + a]:
                     continue
-                if _may_beat(graph, u, a, b, favourite) and _beats(graph, keep, u, a, b):
+                if _beats(graph, keep, u, a, b):
                     keep[base + a] = False
                     break
-
-
-@compiled
-def _favourites(graph: ArcGraph, keep: Mask, u: int, a: int, favourite: Ints) -> None:
-    """For each arc from `u`, the choice at its end that costs least together with `a`."""
-    for arc in range(graph.start[u], graph.start[u + 1]):
-        width = graph.message[arc + 1] - graph.message[arc]
-        row, kept = graph.table[arc] + a * width, graph.offset[graph.to[arc]]
-        least = np.inf
-        for j in range(width):
-            if keep[kept + j] and graph.cells[row + j] < least:
-                least = graph.cells[row + j]
-                favourite[arc - graph.start[u]] = j
-
-
-@compiled
-def _may_beat(graph: ArcGraph, u: int, a: int, b: int, favourite: Ints) -> bool:
-    """Whether `b` is no worse if the neighbours suit `a` best: quick, and rules out nearly all."""
-    spare = graph.unary[graph.offset[u] + a] - graph.unary[graph.offset[u] + b]
-    for arc in range(graph.start[u], graph.start[u + 1]):
-        width = graph.message[arc + 1] - graph.message[arc]
-        cell = graph.table[arc] + favourite[arc - graph.start[u]]
-        spare -= graph.cells[cell + b * width] - graph.cells[cell + a * width]
-    return bool(spare >= 0.0)
 
 
 @compiled
@@ -222,40 +191,33 @@ def _beats(graph: ArcGraph, keep: Mask, u: int, a: int, b: int) -> bool:
 
 def determined_variables(core: Core) -> Substitution | None:
     """The substitution that contracts all determined variables; None if there are none."""
-    parent, via = _determined(
-        core.offset,
-        core.edges,
-        core.table_offset,
-        core.tables,
-        core.tables.size + budgets.CONTRACTED_GROWTH,
-    )
+    parent, via = _determined(core, core.tables.size + budgets.CONTRACTED_GROWTH)
     if not (parent >= 0).any():
         return None
     roots = parent < 0
     index = np.cumsum(roots) - 1
     root = _roots(parent)
     start = offsets(core.domains[root])
-    value = _compose(parent, via, core.offset, core.edges, core.table_offset, core.tables, start)
+    value = _compose(core, parent, via, start)
     return Substitution(core.domains[roots], index[root], start[:-1], value)
 
 
 @compiled
-def _determined(
-    offset: Ints, edges: Ints, table_offset: Ints, tables: Floats, most_entries: int
-) -> tuple[Ints, Ints]:
+def _determined(core: Core, most_entries: int) -> tuple[Ints, Ints]:
     """A forest of determined variables: each one's parent and the edge to it, or -1."""
+    offset, edges = core.offset, core.edges
     n, m = offset.size - 1, edges.shape[0]
     parent, via = np.full(n, -1), np.full(n, -1)
     degree = np.zeros(n, dtype=np.int64)
     entries = np.zeros(n, dtype=np.int64)
-    total = tables.size
+    total = core.tables.size
     for e in range(m):
         for s in range(2):
             degree[edges[e, s]] += 1
-            entries[edges[e, s]] += table_offset[e + 1] - table_offset[e]
+            entries[edges[e, s]] += core.table_offset[e + 1] - core.table_offset[e]
     for want_bijection in (True, False):
         for e in range(m):
-            rows_one, cols_one = _one_each(e, offset, edges, table_offset, tables)
+            rows_one, cols_one = _one_each(core, e)
             if want_bijection and not (rows_one and cols_one):
                 continue
             for s in range(2):
@@ -279,18 +241,16 @@ def _determined(
 
 
 @compiled
-def _one_each(
-    e: int, offset: Ints, edges: Ints, table_offset: Ints, tables: Floats
-) -> tuple[bool, bool]:
+def _one_each(core: Core, e: int) -> tuple[bool, bool]:
     """Whether each row, and whether each column, has exactly one finite cell."""
-    rows = offset[edges[e, 0] + 1] - offset[edges[e, 0]]
-    cols = offset[edges[e, 1] + 1] - offset[edges[e, 1]]
+    u, v = core.edges[e]
+    rows, cols = core.offset[u + 1] - core.offset[u], core.offset[v + 1] - core.offset[v]
     in_col = np.zeros(cols, dtype=np.int64)
     rows_one = True
     for i in range(rows):
         count = 0
         for j in range(cols):
-            if np.isfinite(tables[table_offset[e] + i * cols + j]):
+            if np.isfinite(core.tables[core.table_offset[e] + i * cols + j]):
                 count += 1
                 in_col[j] += 1
         rows_one = rows_one and count == 1
@@ -309,16 +269,9 @@ def _roots(parent: Ints) -> Ints:
 
 
 @compiled
-def _compose(
-    parent: Ints,
-    via: Ints,
-    offset: Ints,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-    start: Ints,
-) -> Ints:
+def _compose(core: Core, parent: Ints, via: Ints, start: Ints) -> Ints:
     """Each variable's choice as a function of its root's, along the tree."""
+    offset, edges = core.offset, core.edges
     value = np.zeros(start[-1], dtype=np.int64)
     path = np.zeros(parent.size, dtype=np.int64)
     for i in range(parent.size):
@@ -336,7 +289,7 @@ def _compose(
                 size = offset[child + 1] - offset[child]
                 for j in range(size):
                     place = chosen * cols + j if edges[e, 0] == above else j * cols + chosen
-                    if np.isfinite(tables[table_offset[e] + place]):
+                    if np.isfinite(core.tables[core.table_offset[e] + place]):
                         chosen = j
                         break
                 above = child

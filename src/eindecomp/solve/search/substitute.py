@@ -7,18 +7,26 @@ merged, and time steps that cannot bind or are redundant are dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
+from eindecomp.solve.problem.arrays import (
+    EXACT,
+    Floats,
+    Ints,
+    Mask,
+    largest_places,
+    offsets,
+    places,
+    summed_at,
+)
 from eindecomp.solve.problem.core import Core, over_steps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Substitution:
+class Substitution(NamedTuple):
     """Old variable `i` takes `value[start[i] + k]` when new variable `owner[i]` takes `k`.
 
     `owner[i]` is -1 for a constant, which is `value[start[i]]`.
@@ -37,8 +45,13 @@ class Substitution:
         return self.value[place]
 
     def push(self, choice: Ints) -> Ints:
-        """The new variables' choice that comes closest to an old choice."""
-        return _push(self.sizes, self.owner, self.start, self.value, choice)
+        """For each new variable, the choice that most of its old variables agree with."""
+        free = self.owner >= 0
+        owner, offset = self.owner[free], offsets(self.sizes)
+        sizes = self.sizes[owner]
+        agree = self.value[places(self.start[free], sizes)] == np.repeat(choice[free], sizes)
+        votes = summed_at(places(offset[owner], sizes), agree, offset[-1])
+        return largest_places(votes, offset)
 
 
 def keep_choices(core: Core, keep: Mask) -> Substitution:
@@ -53,9 +66,11 @@ def keep_choices(core: Core, keep: Mask) -> Substitution:
 def substitute(core: Core, sub: Substitution) -> Core:
     """The core over the new variables; parallel edges are merged, separable tables absorbed."""
     offset = offsets(sub.sizes)
-    unary, constant = _substitute_unary(
-        core.offset, core.unary, sub.owner, sub.start, sub.value, offset
-    )
+    free = sub.owner >= 0
+    fixed = core.unary[core.offset[:-1][~free] + sub.value[sub.start[~free]]]
+    sizes = sub.sizes[sub.owner[free]]
+    chosen = np.repeat(core.offset[:-1][free], sizes) + sub.value[places(sub.start[free], sizes)]
+    at = places(offset[sub.owner[free]], sizes)
     ends = sub.owner[core.edges]
     proper = (ends.min(axis=1, initial=0) >= 0) & (ends[:, 0] != ends[:, 1])
     low, high = ends.min(axis=1, initial=np.iinfo(np.int64).max), ends.max(axis=1, initial=-1)
@@ -65,23 +80,24 @@ def substitute(core: Core, sub: Substitution) -> Core:
         pairs, group = pairs[1:], group - 1
     edges = np.column_stack([pairs // max(sub.sizes.size, 1), pairs % max(sub.sizes.size, 1)])
     table_offset = offsets(sub.sizes[edges[:, 0]] * sub.sizes[edges[:, 1]])
-    tables = np.zeros(table_offset[-1])
-    constant += _substitute_tables(
-        core.edges, core.offset, core.table_offset, core.tables, group.ravel(), sub.owner,
-        sub.start, sub.value, offset, unary, edges, table_offset, tables,
-    )  # fmt: skip
-    absorbed = _absorb(edges, offset, unary, table_offset, tables)
-    kept = ~absorbed
-    new = replace(
-        core,
+    new = core._replace(
         offset=offset,
-        unary=unary,
-        edges=edges[kept],
-        tables=tables[np.repeat(kept, np.diff(table_offset))],
-        table_offset=offsets(np.diff(table_offset)[kept]),
-        constant=core.constant + constant,
+        unary=summed_at(at, core.unary[chosen], offset[-1]),
+        edges=edges,
+        tables=np.zeros(table_offset[-1]),
+        table_offset=table_offset,
     )
-    return _substitute_items(new, sub)
+    constant = _substitute_tables(core, new, sub, group.ravel()) + float(fixed.sum())
+    kept = ~_absorb(new)
+    return _substitute_items(
+        new._replace(
+            edges=edges[kept],
+            tables=new.tables[np.repeat(kept, np.diff(table_offset))],
+            table_offset=offsets(np.diff(table_offset)[kept]),
+            constant=core.constant + constant,
+        ),
+        sub,
+    )
 
 
 def _substitute_items(core: Core, sub: Substitution) -> Core:
@@ -89,112 +105,61 @@ def _substitute_items(core: Core, sub: Substitution) -> Core:
     fixed = owner < 0
     at = core.item_offset[:-1][fixed] + sub.value[sub.start[core.item_var[fixed]]]
     used = over_steps(core.item_usage[at], core.item_span[fixed], core.capacity.size)
-    old = np.flatnonzero(~fixed)
-    item_offset = offsets(sub.sizes[owner[old]])
-    usage = _gather_usage(
-        old,
-        core.item_offset,
-        core.item_usage,
-        sub.start[core.item_var[old]],
-        sub.value,
-        item_offset,
-    )
+    owner, old = owner[~fixed], core.item_var[~fixed]
+    sizes = sub.sizes[owner]
+    chosen = sub.value[places(sub.start[old], sizes)]
     return merge_items(
-        replace(
-            core,
-            item_var=owner[old],
-            item_span=core.item_span[old],
-            item_offset=item_offset,
-            item_usage=usage,
+        core._replace(
+            item_var=owner,
+            item_span=core.item_span[~fixed],
+            item_offset=offsets(sizes),
+            item_usage=core.item_usage[np.repeat(core.item_offset[:-1][~fixed], sizes) + chosen],
             capacity=core.capacity - used,
         )
     )
 
 
 @compiled
-def _gather_usage(
-    old: Ints, old_offset: Ints, old_usage: Floats, start: Ints, value: Ints, new_offset: Ints
-) -> Floats:
-    out = np.zeros(new_offset[-1])
-    for i in range(old.size):
-        for k in range(new_offset[i + 1] - new_offset[i]):
-            out[new_offset[i] + k] = old_usage[old_offset[old[i]] + value[start[i] + k]]
-    return out
-
-
-@compiled
-def _substitute_unary(
-    old_offset: Ints, old_unary: Floats, owner: Ints, start: Ints, value: Ints, offset: Ints
-) -> tuple[Floats, float]:
-    unary = np.zeros(offset[-1])
-    constant = 0.0
-    for i in range(owner.size):
-        c = owner[i]
-        if c < 0:
-            constant += old_unary[old_offset[i] + value[start[i]]]
-            continue
-        for k in range(offset[c + 1] - offset[c]):
-            unary[offset[c] + k] += old_unary[old_offset[i] + value[start[i] + k]]
-    return unary, float(constant)
-
-
-@compiled
-def _substitute_tables(
-    old_edges: Ints,
-    old_offset: Ints,
-    old_table_offset: Ints,
-    old_tables: Floats,
-    group: Ints,
-    owner: Ints,
-    start: Ints,
-    value: Ints,
-    offset: Ints,
-    unary: Floats,
-    edges: Ints,
-    table_offset: Ints,
-    tables: Floats,
-) -> float:
-    constant = 0.0
-    for e in range(old_edges.shape[0]):
-        u, v = old_edges[e, 0], old_edges[e, 1]
-        width = old_offset[v + 1] - old_offset[v]
-        table = old_tables[old_table_offset[e] : old_table_offset[e + 1]]
-        cu, cv, su, sv = owner[u], owner[v], start[u], start[v]
+def _substitute_tables(core: Core, new: Core, sub: Substitution, group: Ints) -> float:
+    """Add the tables to those of their new edges, to unary costs, or to the constant returned."""
+    constant, offset, value = 0.0, new.offset, sub.value
+    for e in range(core.edges.shape[0]):
+        u, v = core.edges[e, 0], core.edges[e, 1]
+        width = core.offset[v + 1] - core.offset[v]
+        table = core.tables[core.table_offset[e] : core.table_offset[e + 1]]
+        cu, cv, su, sv = sub.owner[u], sub.owner[v], sub.start[u], sub.start[v]
         if cu < 0 and cv < 0:
             constant += table[value[su] * width + value[sv]]
         elif cu < 0:
             for k in range(offset[cv + 1] - offset[cv]):
-                unary[offset[cv] + k] += table[value[su] * width + value[sv + k]]
+                new.unary[offset[cv] + k] += table[value[su] * width + value[sv + k]]
         elif cv < 0:
             for k in range(offset[cu + 1] - offset[cu]):
-                unary[offset[cu] + k] += table[value[su + k] * width + value[sv]]
+                new.unary[offset[cu] + k] += table[value[su + k] * width + value[sv]]
         elif cu == cv:
             for k in range(offset[cu + 1] - offset[cu]):
-                unary[offset[cu] + k] += table[value[su + k] * width + value[sv + k]]
+                new.unary[offset[cu] + k] += table[value[su + k] * width + value[sv + k]]
         else:
-            g = group[e]
-            base, rows, cols = (
-                table_offset[g],
-                offset[cu + 1] - offset[cu],
-                offset[cv + 1] - offset[cv],
-            )
-            flip = edges[g, 0] != cu
+            base = new.table_offset[group[e]]
+            rows, cols = offset[cu + 1] - offset[cu], offset[cv + 1] - offset[cv]
+            flip = new.edges[group[e], 0] != cu
             for i in range(rows):
                 row = value[su + i] * width
                 for j in range(cols):
                     place = j * rows + i if flip else i * cols + j
-                    tables[base + place] += table[row + value[sv + j]]
+                    new.tables[base + place] += table[row + value[sv + j]]
     return float(constant)
 
 
 @compiled
-def _absorb(edges: Ints, offset: Ints, unary: Floats, table_offset: Ints, tables: Floats) -> Mask:
+def _absorb(core: Core) -> Mask:
     """Move every table that is a row term plus a column term into the unary costs."""
+    edges, offset = core.edges, core.offset
     absorbed = np.zeros(edges.shape[0], dtype=np.bool_)
     for e in range(edges.shape[0]):
         a, b = offset[edges[e, 0]], offset[edges[e, 1]]
         rows, cols = offset[edges[e, 0] + 1] - a, offset[edges[e, 1] + 1] - b
-        table = tables[table_offset[e] : table_offset[e + 1]]
+        table = core.tables[core.table_offset[e] : core.table_offset[e + 1]]
         separable = np.isfinite(table[0])
         for i in range(rows):
             if not separable:
@@ -208,29 +173,10 @@ def _absorb(edges: Ints, offset: Ints, unary: Floats, table_offset: Ints, tables
             continue
         absorbed[e] = True
         for i in range(rows):
-            unary[a + i] += table[i * cols]
+            core.unary[a + i] += table[i * cols]
         for j in range(cols):
-            unary[b + j] += table[j] - table[0]
+            core.unary[b + j] += table[j] - table[0]
     return absorbed
-
-
-@compiled
-def _push(sizes: Ints, owner: Ints, start: Ints, value: Ints, choice: Ints) -> Ints:
-    """For each new variable, the choice that most of its old variables agree with."""
-    offset = np.zeros(sizes.size + 1, dtype=np.int64)
-    for c in range(sizes.size):
-        offset[c + 1] = offset[c] + sizes[c]
-    votes = np.zeros(offset[-1], dtype=np.int64)
-    for i in range(owner.size):
-        c = owner[i]
-        if c >= 0:
-            for k in range(sizes[c]):
-                if value[start[i] + k] == choice[i]:
-                    votes[offset[c] + k] += 1
-    out = np.zeros(sizes.size, dtype=np.int64)
-    for c in range(sizes.size):
-        out[c] = np.argmax(votes[offset[c] : offset[c + 1]])
-    return out
 
 
 def compress_steps(core: Core) -> Core:
@@ -240,17 +186,21 @@ def compress_steps(core: Core) -> Core:
     capacity, or if even the largest usages fit.
     """
     steps = core.capacity.size
-    largest = _segment_max(core.item_usage, core.item_offset)
+    largest = _of_each(np.maximum, core.item_usage, core.item_offset)
     starts = np.zeros(steps + 1, dtype=bool)
     ends = np.zeros(steps + 1, dtype=bool)
     starts[core.item_span[:, 0]] = True
     ends[core.item_span[:, 1]] = True
     keep = _binding_steps(core.capacity, starts, ends)
     keep &= over_steps(largest, core.item_span, steps) > core.capacity
-    new_index = offsets(keep.astype(np.int64))
-    span = new_index[core.item_span]
+    return _with_steps(core, keep)
+
+
+def _with_steps(core: Core, keep: Mask) -> Core:
+    """The core with some of its steps only."""
+    span = offsets(keep.astype(np.int64))[core.item_span]
     return merge_items(
-        replace(core, item_span=span, capacity=core.capacity[keep], step=core.step[keep])
+        core._replace(item_span=span, capacity=core.capacity[keep], step=core.step[keep])
     )
 
 
@@ -262,16 +212,18 @@ def merge_items(core: Core) -> Core:
     key = np.column_stack([var[order], span[order]])
     fresh = np.ones(order.size, dtype=bool)
     fresh[1:] = (key[1:] != key[:-1]).any(axis=1)
-    group = np.cumsum(fresh) - 1
     merged_var, merged_span = key[fresh, 0], key[fresh, 1:]
-    item_offset = offsets(core.domains[merged_var])
-    usage = _add_parts(core.item_offset, core.item_usage, order, group, item_offset)
-    least = _segment_min(usage, item_offset)
+    item_offset, sizes = offsets(core.domains[merged_var]), core.domains[var[order]]
+    usage = summed_at(
+        places(item_offset[np.cumsum(fresh) - 1], sizes),
+        core.item_usage[places(core.item_offset[order], sizes)],
+        item_offset[-1],
+    )
+    least = _of_each(np.minimum, usage, item_offset)
     capacity = core.capacity - over_steps(least, merged_span, core.capacity.size)
     usage -= np.repeat(least, np.diff(item_offset))
-    varies = _segment_max(usage, item_offset) > 0
-    return replace(
-        core,
+    varies = _of_each(np.maximum, usage, item_offset) > 0
+    return core._replace(
         item_var=merged_var[varies],
         item_span=merged_span[varies],
         item_offset=offsets(np.diff(item_offset)[varies]),
@@ -280,12 +232,8 @@ def merge_items(core: Core) -> Core:
     )
 
 
-def _segment_max(values: Floats, offset: Ints) -> Floats:
-    return np.maximum.reduceat(values, offset[:-1]) if values.size else np.zeros(0)
-
-
-def _segment_min(values: Floats, offset: Ints) -> Floats:
-    return np.minimum.reduceat(values, offset[:-1]) if values.size else np.zeros(0)
+def _of_each(least_or_largest: np.ufunc, values: Floats, offset: Ints) -> Any:
+    return least_or_largest.reduceat(values, offset[:-1]) if values.size else np.zeros(0)
 
 
 @compiled
@@ -314,18 +262,6 @@ def _binding_steps(capacity: Floats, starts: Mask, ends: Mask) -> Mask:
     return keep
 
 
-@compiled
-def _add_parts(
-    old_offset: Ints, old_usage: Floats, order: Ints, group: Ints, new_offset: Ints
-) -> Floats:
-    out = np.zeros(new_offset[-1])
-    for i in range(order.size):
-        a, b = old_offset[order[i]], new_offset[group[i]]
-        for k in range(new_offset[group[i] + 1] - b):
-            out[b + k] += old_usage[a + k]
-    return out
-
-
 def prune_steps(core: Core) -> Core:
     """Drop every step s that is within capacity whenever some other step t is."""
     steps = core.capacity.size
@@ -333,43 +269,21 @@ def prune_steps(core: Core) -> Core:
         return core
     largest = np.maximum.reduceat(core.item_usage, core.item_offset[:-1])
     peak = over_steps(largest, core.item_span, steps) - core.capacity
-    keep = _undominated(
-        core.offset, core.item_var, core.item_span, core.item_offset, core.item_usage,
-        core.capacity, np.argsort(core.item_span[:, 0], kind="stable"),
-        np.argsort(core.item_span[:, 1], kind="stable"),
-        np.argsort(-peak, kind="stable"), _tolerance(core.item_usage, peak), budgets.PRUNING_WORK,
-    )  # fmt: skip
-    index = offsets(keep.astype(np.int64))
-    return merge_items(
-        replace(
-            core,
-            item_span=index[core.item_span],
-            capacity=core.capacity[keep],
-            step=core.step[keep],
-        )
-    )
-
-
-def _tolerance(usage: Floats, peak: Floats) -> float:
-    """What rounding may add to a sum: nothing if usages are integers."""
-    exact = bool(np.all(usage == np.rint(usage))) and usage.sum() < 2**53
-    return 0.0 if exact else 1e-9 * float(np.abs(peak).max(initial=0.0))
+    # Rounding may add to a sum, unless usages are integers.
+    usage = core.item_usage
+    is_exact = bool(np.all(usage == np.rint(usage))) and usage.sum() < EXACT
+    tolerance = 0.0 if is_exact else budgets.ROUNDING * float(np.abs(peak).max(initial=0.0))
+    by_start, by_end = (np.argsort(core.item_span[:, k], kind="stable") for k in (0, 1))
+    order = np.argsort(-peak, kind="stable")
+    keep = _undominated(core, by_start, by_end, order, tolerance, budgets.PRUNING_WORK)
+    return _with_steps(core, keep)
 
 
 @compiled
 def _undominated(
-    offset: Ints,
-    item_var: Ints,
-    span: Ints,
-    item_offset: Ints,
-    usage: Floats,
-    capacity: Floats,
-    by_start: Ints,
-    by_end: Ints,
-    order: Ints,
-    tolerance: float,
-    work: int,
+    core: Core, by_start: Ints, by_end: Ints, order: Ints, tolerance: float, work: int
 ) -> Mask:
+    offset, span, capacity = core.offset, core.item_span, core.capacity
     steps = capacity.size
     keep = np.ones(steps, dtype=np.bool_)
     excess = np.zeros(offset[-1])
@@ -377,23 +291,23 @@ def _undominated(
         t = order[turn]
         if not keep[t]:
             continue
-        work -= 2 * usage.size + steps
+        work -= 2 * core.item_usage.size + steps
         if work < 0:
             break
         excess[:] = 0.0
-        for item in range(item_var.size):
+        for item in range(core.item_var.size):
             if span[item, 0] <= t < span[item, 1]:
-                _add(excess, offset, item_var, item_offset, usage, item, -1.0)
+                _add(core, excess, item, -1.0)
         total = 0.0
         for v in range(offset.size - 1):
             total += excess[offset[v] : offset[v + 1]].max()
         i, j = 0, 0
         for s in range(steps):
             while j < by_end.size and span[by_end[j], 1] <= s:
-                total += _add(excess, offset, item_var, item_offset, usage, by_end[j], -1.0)
+                total += _add(core, excess, by_end[j], -1.0)
                 j += 1
             while i < by_start.size and span[by_start[i], 0] <= s:
-                total += _add(excess, offset, item_var, item_offset, usage, by_start[i], 1.0)
+                total += _add(core, excess, by_start[i], 1.0)
                 i += 1
             if s != t and total + tolerance <= capacity[s] - capacity[t]:
                 keep[s] = False
@@ -401,20 +315,12 @@ def _undominated(
 
 
 @compiled
-def _add(
-    excess: Floats,
-    offset: Ints,
-    item_var: Ints,
-    item_offset: Ints,
-    usage: Floats,
-    item: int,
-    sign: float,
-) -> float:
+def _add(core: Core, excess: Floats, item: int, sign: float) -> float:
     """Add an item's usages to its variable's excess; returns the change of the largest excess."""
-    base = offset[item_var[item]]
+    base, usage = core.offset[core.item_var[item]], core.item_offset[item]
     before, after = -np.inf, -np.inf
-    for k in range(item_offset[item + 1] - item_offset[item]):
+    for k in range(core.item_offset[item + 1] - usage):
         before = max(before, excess[base + k])
-        excess[base + k] += sign * usage[item_offset[item] + k]
+        excess[base + k] += sign * core.item_usage[usage + k]
         after = max(after, excess[base + k])
     return float(after - before)

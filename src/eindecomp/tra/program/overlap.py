@@ -10,10 +10,11 @@ devices find the same order, since only sizes that they share are looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Communication,
@@ -24,14 +25,9 @@ from eindecomp.tra.program.steps import (
     LocalSlice,
     Move,
     ReduceScatter,
+    Step,
     used_by,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.work import operations
 from eindecomp.layout.cut import axes_in, parts_of
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
     AllGather,
+    Buffer,
     Communication,
     Compute,
     Free,
@@ -22,15 +25,9 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
     Role,
+    Step,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.tra.program.steps import Buffer, Step
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from eindecomp.layout.boxes import volume
-from eindecomp.layout.cut import axes_in, is_plain, pieces_by, used_axes
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, volume
+from eindecomp.layout.cut import Cut, Span, axes_in, is_plain, pieces_by, used_axes
+from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.overlaps import moved
-from eindecomp.layout.pieces import CEIL
-
-if TYPE_CHECKING:
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.cut import Cut, Span
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-
+from eindecomp.layout.tiling import Tiling
 
 Number = int
 """A buffer, by its place among those of its program."""

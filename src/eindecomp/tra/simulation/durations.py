@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from eindecomp.graph.ops import Op
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
-from eindecomp.layout.cut import axes_in, interval, pieces_by
+from eindecomp.layout.cut import Cut, axes_in, interval, pieces_by
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
-from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.rates import function_seconds, rate
+from eindecomp.layout.view import Dims, view_of
+from eindecomp.planner.costs.machine import Machine, function_seconds, rate
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -25,10 +29,13 @@ from eindecomp.tra.program.steps import (
     LocalSlice,
     Move,
     ReduceScatter,
+    Step,
     used_by,
 )
 from eindecomp.tra.simulation.network import (
     Group,
+    Level,
+    Network,
     Peers,
     Phase,
     gather_phases,
@@ -36,23 +43,8 @@ from eindecomp.tra.simulation.network import (
     reduce_phases,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.ops import Op
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dims
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.simulation.network import Level, Network
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
-    Duration = Floats | tuple["TimedPhase", ...] | None
-    """Seconds of kernel calls, the phases of an exchange, or nothing."""
+Duration = Floats | tuple["TimedPhase", ...] | None
+"""Seconds of kernel calls, the phases of an exchange, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +59,7 @@ class TimedPhase:
     """How long each level's ejection link is taken."""
     received: Ints
     sent: Ints
-    takes_part: Flags
+    takes_part: Mask
     """Which devices send or receive anything."""
     peers: Peers
 

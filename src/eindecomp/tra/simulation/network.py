@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
-from eindecomp.layout.tiling import replicated_axes
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling, replicated_axes
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.solve.problem.arrays import Ints
 from eindecomp.tra.program.device_row import received
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.planner.costs.machine import Machine
-
-    Ints = NDArray[np.int64]
 
 GATHERS = ("ring", "doubling", "direct")
 REDUCES = ("direct", "ring", "doubling")

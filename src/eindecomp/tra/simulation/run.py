@@ -6,30 +6,19 @@ back from the last end, causes make the critical path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from eindecomp.above import from_above
 from eindecomp.layout.tiling import coordinates
-from eindecomp.tra.program.steps import Move, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.simulation.durations import TimedPhase
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.steps import Move, Step, kind_of
+from eindecomp.tra.simulation.durations import TimedPhase
 
 NOTHING = -1
 """The cause of what begins at once."""

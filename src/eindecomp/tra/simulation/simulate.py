@@ -5,30 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.simulation.durations import Durations, TimedPhase
-from eindecomp.tra.simulation.network import Network, levels_of
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.simulation.durations import Duration, Durations, TimedPhase
+from eindecomp.tra.simulation.network import Level, Network, levels_of
 from eindecomp.tra.simulation.run import NOTHING, LevelUse, Record, SimulatedRun
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.tra.program.overlap import Action
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.simulation.durations import Duration
-    from eindecomp.tra.simulation.network import Level
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 MOST_DEVICES = 1 << 13
 _DEFAULT = Network()
