@@ -94,14 +94,6 @@ class Mesh:
             return np.zeros((0, 1), dtype=np.int64)
         return np.indices(self.sizes).reshape(len(self.sizes), -1)
 
-    @cached_property
-    def classes(self) -> tuple[tuple[int, ...], ...]:
-        """The axes grouped by size."""
-        return tuple(
-            tuple(a for a, size in enumerate(self.sizes) if size == kind)
-            for kind in sorted(set(self.sizes))
-        )
-
 
 def is_whole(number: object) -> TypeGuard[int]:
     """Whether something is a whole number, NumPy's included."""

@@ -66,6 +66,7 @@ MERGED_VERTICES = 64  # vertices of a graph in which products of products are co
 ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
 ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
 FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others
+LOOK_SHARE = 0.25  # each bound that says which order is planned first
 OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
 LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one
@@ -73,7 +74,6 @@ LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the leas
 # Equal layers, and the price of memory
 
 NEAR_STEPS, FAR_STEPS = 1, 4  # steps within which vertices must look the same to choose alike
-USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
 MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 

@@ -1,7 +1,8 @@
 """Chooses the order of contractions together with the plan.
 
-The usual order is planned first. Of every other one a lower bound is found by numbers of pieces
-alone; those whose bound is below the best cost so far are planned, the most promising ones first.
+The usual order is planned first, unless the one that stores the least promises less. Of every other
+one a lower bound is found by numbers of pieces alone; those whose bound is below the best cost so
+far are planned, the most promising ones first.
 The bound of the whole is the least of all bounds. Where orders are too many to consider all
 of them, one contraction is ordered anew at a time, until that does not help any more.
 """
@@ -94,18 +95,21 @@ class _OrderSearch:
         orders, first = self.contractions, self.usual
         several = orders.different > 1
         limit = self.options.time_limit
-        share = budgets.FIRST_ORDER_SHARE if several else 1
-        self._plan(first, self._options(first, share * limit))
-        now = planning_time()
-        # Products that were written as several vertices are reordered for less long.
+        # Products that were written as several vertices are planned as written.
         is_merged = any(product.absorbed for product in orders.products.values())
+        is_listed = orders.different <= budgets.ORDERS
+        leading = self._leading(first) if several and is_listed and not is_merged else first
+        share = budgets.FIRST_ORDER_SHARE if several else 1
+        left = max(share * limit - (planning_time() - self.started), share * limit / 2)
+        self._plan(leading, self._options(leading, left))
+        now = planning_time()
         least, times = budgets.OTHER_MERGED_ORDERS if is_merged else budgets.OTHER_ORDERS
         left = max(self.started + limit - now, (1 - share) * limit)  # the first may have overrun
         enough = max(least, times * (now - self.started))
         self.deadline = now + (left if self.best is None else min(left, enough))
         complete = all(ordering.complete for ordering in orders.orderings)
         if several and self.cost > 0:  # nothing costs less than nothing
-            complete = complete and orders.different <= budgets.ORDERS
+            complete = complete and is_listed
             if complete:
                 complete = self._consider(orders.states())
             else:
@@ -117,6 +121,18 @@ class _OrderSearch:
                 f"within {limit:g} s: give a longer time_limit, or rewrite=False"
             )
         return self._ordered(self.best[0], self.best[1], complete=complete)
+
+    def _leading(self, first: State) -> State:
+        """What to plan first: the usual order, or that which stores the least if it promises less.
+
+        Where a sum was written as one vertex, the usual order is but a guess, on which a search can
+        spend all its time.
+        """
+        limit = min(budgets.BOUND_TIME, budgets.LOOK_SHARE * self.options.time_limit)
+        least = self.contractions.states()[0]
+        asked = [self._options(state, limit) for state in (first, least)]
+        usual, other = (inf if each is None else relaxed_bound(each) for each in asked)
+        return least if other < usual else first
 
     def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
         """The best plan, chosen among the orders about which no less is known than about its own.

@@ -90,12 +90,6 @@ def beyond(costs: Any, hides: Any | None) -> Any:
     return costs if hides is None else np.maximum(costs - hides, 0.0)
 
 
-def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
-    """The elements of each cut on all devices, as if each had the largest piece."""
-    tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
-    return mesh.devices * np.array(tiles, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class PriceInBytes:
     """The bytes that devices receive; computing is free."""
@@ -122,7 +116,8 @@ class PriceInBytes:
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
         """As many of the largest piece as there are devices."""
-        return item * held_elements(self.mesh, cuts)
+        tiles = [prod(largest_side(self.mesh, span) for span in cut) for cut in cuts]
+        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -225,7 +220,7 @@ class PriceInSeconds:
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
         """As for bytes."""
-        return item * held_elements(self.mesh, cuts)
+        return PriceInBytes(self.mesh).held(cuts, item)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """The least seconds that computing a vertex can take: devices share it equally."""

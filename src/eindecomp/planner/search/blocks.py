@@ -20,8 +20,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
-from eindecomp.planner.search.piece_choices import Levels, Vector, pieces_of
-from eindecomp.planner.search.relaxation import Relaxed
+from eindecomp.planner.search.relaxation import Levels, Relaxed, Vector, pieces_of
 from eindecomp.planner.search.search import (
     Outcome,
     Search,

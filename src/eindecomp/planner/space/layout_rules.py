@@ -47,16 +47,15 @@ class LayoutRules:
             return self.inputs == "sharded" or vertex.name in self.pinned or vertex.name in self.tie
         return is_planned(vertex)
 
-    def chooses(self, vertex: Vertex) -> bool:
-        """Whether a layout is chosen for a vertex: it has a home, and not that of another one."""
-        return self.has_home(vertex) and vertex.name not in self.tie
-
     def chosen(self, graph: Graph) -> Iterator[Vertex]:
-        """The vertices for which a layout is chosen, without inputs that nobody reads."""
-        read = read_tensors(graph)
+        """The vertices for which a layout is chosen: those with a home, and not that of another.
+
+        Inputs that nobody reads are left out.
+        """
+        read = read_tensors(graph).union(self.pinned)
         for vertex in graph.vertices.values():
             unread = isinstance(vertex.op, Input) and vertex.name not in read
-            if self.chooses(vertex) and not (unread and vertex.name not in self.pinned):
+            if self.has_home(vertex) and vertex.name not in self.tie and not unread:
                 yield vertex
 
     def outer(self, axes: int) -> LayoutRules:

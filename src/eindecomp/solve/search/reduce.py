@@ -102,26 +102,15 @@ def _contract(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
 @compiled
 def make_arc_consistent(graph: ArcGraph, keep: Mask) -> bool:
     """Clear `keep` for choices without a finite cell; False if a variable has no choice left."""
-    n = graph.offset.size - 1
-    for v in range(n):
-        if not keep[graph.offset[v] : graph.offset[v + 1]].any():
-            return False
-    queued = np.ones(n, dtype=np.bool_)
-    stack = np.arange(n)[::-1].copy()
-    top = n
-    while top > 0:
-        top -= 1
-        u = stack[top]
-        queued[u] = False
-        for arc in range(graph.start[u], graph.start[u + 1]):
-            v = graph.to[arc]
-            dropped = _drop_unsupported(graph, keep, graph.back[arc])
-            if dropped and not keep[graph.offset[v] : graph.offset[v + 1]].any():
+    dropped = True
+    while dropped:
+        dropped = False
+        for v in range(graph.offset.size - 1):
+            for arc in range(graph.start[v], graph.start[v + 1]):
+                if _drop_unsupported(graph, keep, arc):
+                    dropped = True
+            if not keep[graph.offset[v] : graph.offset[v + 1]].any():
                 return False
-            if dropped and not queued[v]:
-                queued[v] = True
-                stack[top] = v
-                top += 1
     return True
 
 

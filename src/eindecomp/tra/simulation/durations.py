@@ -192,12 +192,6 @@ def shared_volumes(mesh: Mesh, one: Cut, other: Cut) -> Ints:
     return total.reshape(mesh.sizes)
 
 
-def sides(mesh: Mesh, cut: Cut) -> list[Ints]:
-    """How far every device's block reaches along each dimension."""
-    ends = (interval(mesh, span) for span in cut)
-    return [(high - low).reshape(mesh.sizes) for low, high in ends]
-
-
 def compute_seconds(
     machine: Machine,
     operations: Any,
@@ -239,6 +233,7 @@ def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
 
 def _note_lengths(lengths: dict[str, Any], dims: Dims, cut: Cut, program: Program) -> None:
     """How many units of each label a tile has, by the dimensions that carry it."""
-    for dim, length in zip(dims, sides(program.mesh, cut), strict=True):
+    for dim, span in zip(dims, cut, strict=True):
         if dim.label is not None:
-            lengths[dim.label] = length // dim.scale
+            low, high = interval(program.mesh, span)
+            lengths[dim.label] = (high - low).reshape(program.mesh.sizes) // dim.scale
