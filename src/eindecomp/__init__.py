@@ -112,7 +112,7 @@ _LATER = {
     "Graph": "graph.graph",
     "Machine": "planner.costs.machine",
     "Monoid": "lang.monoid",
-    "Objective": "planner.costs.objectives",
+    "Objective": "planner.costs.price",
     "Plan": "planner.plan",
     "SimulatedRun": "tra.simulation.run",
     "Vertex": "graph.vertex",

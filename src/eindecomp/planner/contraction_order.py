@@ -75,7 +75,7 @@ class _OrderSearch:
     contractions: Contractions
     bounds: dict[State, float] = field(default_factory=dict[State, float])
     """A bound on the cost of every plan of each state that was considered."""
-    best: tuple[State, Ordered] | None = None
+    best: tuple[State, Options, Chosen] | None = None
     first_error: EinDecompError | None = None
     started: float = field(default_factory=planning_time)
     deadline: float = inf
@@ -88,7 +88,7 @@ class _OrderSearch:
     @property
     def cost(self) -> float:
         """The cost of the best plan so far."""
-        return inf if self.best is None else self.best[1].chosen.costs.total
+        return inf if self.best is None else self.best[2].costs.total
 
     def run(self) -> Ordered:
         """Plan the usual order, then others that may be better."""
@@ -120,7 +120,7 @@ class _OrderSearch:
                 f"no order of contractions could be planned on {self.options.mesh.devices} devices "
                 f"within {limit:g} s: give a longer time_limit, or rewrite=False"
             )
-        return self._ordered(self.best[0], self.best[1], complete=complete)
+        return self._ordered(*self.best, complete=complete)
 
     def _leading(self, first: State) -> State:
         """What to plan first: the usual order, or that which stores the least if it promises less.
@@ -134,7 +134,9 @@ class _OrderSearch:
         usual, other = (inf if each is None else relaxed_bound(each) for each in asked)
         return least if other < usual else first
 
-    def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
+    def _ordered(
+        self, state: State, options: Options, chosen: Chosen, *, complete: bool
+    ) -> Ordered:
         """The best plan, chosen among the orders about which no less is known than about its own.
 
         An order that could not be bounded as well in the time there is does not count.
@@ -146,8 +148,9 @@ class _OrderSearch:
         # As far as files can count.
         every = min(prod(each.count for each in self.contractions.orderings), _COUNTABLE)
         count = every if complete else len(self.bounds)
-        assert ordered.orders is not None  # noqa: S101 - every plan of an order has it
-        return replace(ordered, orders=Orders(count, complete, ordered.orders.most))
+        limit = options.restriction
+        most = limit.most if isinstance(limit, WorkLimit) else {}
+        return Ordered(options.graph, chosen, Orders(count, complete, most))
 
     def _consider(self, states: Iterable[State]) -> bool:
         """Plan the states whose bound is below the best cost, from the lowest bound up.
@@ -156,34 +159,30 @@ class _OrderSearch:
         whether there was time for all; those for which there was none do not count.
         """
         waiting = [state for state in states if state not in self.bounds]
-        complete = True
-        while waiting and complete and self.cost > 0:
-            found = self._bounded(waiting)
-            complete = bool(found) and self._plan_promising(found)
-            waiting = waiting[len(found) :]
-        return complete
+        while waiting and self.cost > 0:
+            until = (planning_time() + self.deadline) / 2
+            bounded: list[tuple[float, State, Options]] = []
+            count = 0
+            for state in waiting:
+                left = self.deadline - planning_time()
+                # Without any plan, go on.
+                scarce = left < (0 if self.best is None else budgets.LEAST_BOUND_TIME)
+                if scarce or (count and planning_time() > until):
+                    break
+                options = self._options(state, max(left, budgets.BOUND_TIME))
+                if options is not None:
+                    self.bounds[state] = relaxed_bound(options)
+                    bounded.append((self.bounds[state], state, options))
+                count += 1
+            waiting = waiting[count:]
+            if not count or not self._plan_promising(bounded):
+                return False
+        return True
 
-    def _bounded(self, states: Sequence[State]) -> list[tuple[State, Options | None]]:
-        """As many of the first states as can be bounded in half of the time that is left."""
-        until = (planning_time() + self.deadline) / 2
-        found: list[tuple[State, Options | None]] = []
-        for state in states:
-            left = self.deadline - planning_time()
-            # Without any plan, go on.
-            scarce = left < (0 if self.best is None else budgets.LEAST_BOUND_TIME)
-            if scarce or (found and planning_time() > until):
-                break
-            options = self._options(state, max(left, budgets.BOUND_TIME))
-            if options is not None:
-                self.bounds[state] = relaxed_bound(options)
-            found.append((state, options))
-        return found
-
-    def _plan_promising(self, states: Iterable[tuple[State, Options | None]]) -> bool:
+    def _plan_promising(self, bounded: Sequence[tuple[float, State, Options]]) -> bool:
         """Plan states that have a bound from the lowest up; whether there was time for all."""
-        found = [(self.bounds[state], state, given) for state, given in states if given is not None]
         complete = True
-        for k, (bound, state, options) in enumerate(sorted(found, key=lambda each: each[0])):
+        for k, (bound, state, options) in enumerate(sorted(bounded, key=lambda each: each[0])):
             left = self.deadline - planning_time()
             if not self._may_be_better(state, bound):
                 continue
@@ -192,7 +191,7 @@ class _OrderSearch:
                 complete = False
                 continue
             if self.options.on_event is not None:
-                stage, lowest = f"order {k + 1} of {len(found)}", min(self.bounds.values())
+                stage, lowest = f"order {k + 1} of {len(bounded)}", min(self.bounds.values())
                 seconds = planning_time() - self.started
                 self.options.on_event(Progress(seconds, stage, self.cost, lowest))
             self._plan(state, replace(options, time_limit=max(left / 2, min(left, 1.0))))
@@ -261,11 +260,7 @@ class _OrderSearch:
             return
         self.bounds[state] = max(self.bounds.get(state, 0), chosen.bound)
         if self._may_be_better(state, chosen.costs.total):
-            limit = options.restriction
-            orders = Orders(1, True)
-            if isinstance(limit, WorkLimit):
-                orders = replace(orders, most=limit.most)
-            self.best = state, Ordered(options.graph, chosen, orders)
+            self.best = state, options, chosen
 
 
 _COUNTABLE = 2**53
