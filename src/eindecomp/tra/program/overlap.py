@@ -57,7 +57,14 @@ Action = Whole | Begin | End
 def overlapped(program: Program) -> tuple[Action, ...]:
     """The steps of a program in order, with communication begun early and ended late."""
     steps = program.steps
-    held, order, places = _Held(program), _Order(steps), _Places(steps)
+    held, places = _Held(program), _Places(steps)
+    computed = [0, *accumulate(map(_works, steps))]
+    """How many steps compute before each place."""
+    others: dict[int, tuple[int, int]] = {}
+    """For each step that communicates: from when on it can begin, and where the next one may.
+
+    The former is by how much was computed, the latter a place among the steps.
+    """
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
@@ -71,12 +78,15 @@ def overlapped(program: Program) -> tuple[Action, ...]:
         source, into = (step.buffer,) * 2 if is_in_place else (step.source, step.into)
         ready = places.ready(source, number)
         ready = max(ready, ended.get(ready - 1, 0))
-        first = order.after_others(held.earliest(into, ready, number), number)
+        first = held.earliest(into, ready, number)
+        # No earlier step may wait there that could begin.
+        earlier = (others[k] for k in range(first, number) if k in others)
+        first = max([first, *(behind for done, behind in earlier if done <= computed[first])])
         held.hold(into, first, number)
         free = places.freed.get(source)
         last = held.latest(source, free, places.needed(into, number))
         is_apart = any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last)))
-        order.add(number, ready, first if is_apart else number + 1)
+        others[number] = computed[ready], first if is_apart else number + 1
         if is_apart:
             begins.setdefault(first, []).append(number)
             ends.setdefault(last, []).append(number)
@@ -84,33 +94,6 @@ def overlapped(program: Program) -> tuple[Action, ...]:
             if free is not None and free < last:
                 moved[free] = max(last, moved.get(free, 0))
     return tuple(_actions(steps, begins, ends, moved))
-
-
-class _Order:
-    """Which communication could have begun when, counted by what was computed before."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._computed = [0, *accumulate(map(_works, steps))]
-        """How many steps compute before each place."""
-        self._others: dict[int, tuple[int, int]] = {}
-        """For each step that communicates: from when on it can begin, and where the next one may.
-
-        The former is by how much was computed, the latter a place among the steps.
-        """
-
-    def add(self, number: int, ready: int, place: int) -> None:
-        """A step whose source is ready at one place and that begins, or ends, at another."""
-        self._others[number] = self._computed[ready], place
-
-    def after_others(self, first: int, number: int) -> int:
-        """The first place from `first` on at which no earlier step waits that could begin."""
-        place = first
-        for other in range(first, number):
-            if other in self._others:
-                computed, behind = self._others[other]
-                if computed <= self._computed[first]:
-                    place = max(place, behind)
-        return place
 
 
 def _actions(
