@@ -111,18 +111,6 @@ def summed_axes(view: View, assignment: Assignment) -> int:
 
 
 @lru_cache(maxsize=1 << 12)
-def all_assignments(
-    sizes: tuple[int, ...], mesh: Mesh, redundant: bool = False
-) -> tuple[Assignment, ...]:
-    """Every assignment into the most pieces, nested in mesh order.
-
-    With `redundant`, into any number of pieces.
-    """
-    axes = tuple(range(len(mesh.sizes)))
-    return refined(sizes, mesh, ((),) * len(sizes), axes, redundant)
-
-
-@lru_cache(maxsize=1 << 12)
 def refined(
     sizes: tuple[int, ...],
     mesh: Mesh,

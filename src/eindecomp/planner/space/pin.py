@@ -19,9 +19,10 @@ from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
-    all_assignments,
     choices,
     nestings,
+    refined,
+    unassigned,
     ways,
 )
 from eindecomp.planner.space.viable import viable_parts
@@ -117,11 +118,9 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     """Whether an assignment with the most pieces leads to one of the cuts."""
     if ways(len(view.labels), len(mesh.sizes)) <= budgets.LISTED_WAYS:
-        rows = nestings(
-            all_assignments(view.sizes, mesh),
-            tuple(range(len(mesh.sizes))),
-            [True] * len(view.labels),
-        )
+        axes = tuple(range(len(mesh.sizes)))
+        plain = refined(view.sizes, mesh, unassigned(view), axes)
+        rows = nestings(plain, axes, [True] * len(view.labels))
         return bool(reaching(choices(view, mesh, rows, any_order=True), cuts).any())
     parts = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
     tile = dim_parts(view, view.output, parts)
