@@ -149,7 +149,7 @@ class _OrderSearch:
         every = min(prod(each.count for each in self.contractions.orderings), _COUNTABLE)
         count = every if complete else len(self.bounds)
         limit = options.restriction
-        most = limit.most if isinstance(limit, WorkLimit) else {}
+        most: Mapping[str, float] = limit.most if isinstance(limit, WorkLimit) else {}
         return Ordered(options.graph, chosen, Orders(count, complete, most))
 
     def _consider(self, states: Iterable[State]) -> bool:

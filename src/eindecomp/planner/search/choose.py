@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner import budgets
@@ -142,7 +141,8 @@ class Choosing:
             self.search = replace(self.search, bound=bound)
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stage:
     """One way to choose axes."""
 
     run: Callable[[Choosing], None]

@@ -21,7 +21,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arrays import Floats, Ints, offsets, places
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets, places
 from eindecomp.solve.problem.cost_network import CostNetwork, network_over
 from eindecomp.solve.problem.problem import Problem
 
@@ -108,15 +108,16 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
     for scope, table in network.tables:
         if len(scope) < 3:
             continue
-        cells = np.argwhere(np.isfinite(table))
+        cells: Ints = np.argwhere(np.isfinite(table)).astype(np.int64)
         if len(cells) > budgets.SEARCHED_CELLS:
             raise UnsolvedError(
                 f"the table over {scope} has {len(cells)} finite costs: too many to search"
             )
-        cells = cells if len(cells) else np.zeros((1, len(scope)), dtype=np.int64)
+        if not len(cells):
+            cells = np.zeros((1, len(scope)), dtype=np.int64)
         tables.append(((len(sizes),), table[tuple(cells.T)]))
         for axis, v in enumerate(scope):
-            agrees = cells[:, axis, None] == np.arange(table.shape[axis])
+            agrees: Mask = cells[:, axis, None] == np.arange(table.shape[axis])
             tables.append(((len(sizes), v), np.where(agrees, 0.0, np.inf)))
         sizes.append(len(cells))
     plain = CostNetwork(sizes, tables).to_problem(integral=problem.integral)
