@@ -20,7 +20,7 @@ from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Run
 
 if TYPE_CHECKING:
-    from eindecomp.solve.exact.cost_shifting import Term
+    from eindecomp.solve.exact.table_loops import Term
 
 
 _HUGE = 2.0**44  # stands for ∞ among integers: sums of hundreds of these are exact
@@ -106,7 +106,7 @@ class Bounding:
 
     def _terms(self, integral: bool) -> list[Term]:
         # Imported here because its compiled loops take a while to load and elimination needs none.
-        from eindecomp.solve.exact.cost_shifting import shift_costs
+        from eindecomp.solve.exact.table_loops import shift_costs
 
         huge = self.run.problem.magnitude + 1
         huge = min(huge, _HUGE) if integral else huge

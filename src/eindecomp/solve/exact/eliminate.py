@@ -125,7 +125,7 @@ def _least_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats, N
     if prod(shape) <= budgets.JOINED_AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    from eindecomp.solve.exact.least_of_sum import least_of_sum
+    from eindecomp.solve.exact.table_loops import least_of_sum
 
     classes: list[Ints | None] = []
     # Looking for equivalent choices takes a few passes over the parts, in vain if one of them is
