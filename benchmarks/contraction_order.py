@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import eindecomp as ed
-from eindecomp.planner.search.contractions import Contractions
+from eindecomp.planner.contraction_order import Contractions
 
 RANK = 24
 DEVICES = (8, 64, 512)

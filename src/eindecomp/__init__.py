@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from eindecomp.lang.monoid import Monoid, monoid
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.costs.objectives import Objective
+    from eindecomp.planner.costs.price import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.simulation.run import SimulatedRun
@@ -111,7 +111,7 @@ _LATER = {
     "Graph": "graph.graph",
     "Machine": "planner.costs.machine",
     "Monoid": "lang.monoid",
-    "Objective": "planner.costs.objectives",
+    "Objective": "planner.costs.price",
     "Plan": "planner.plan",
     "SimulatedRun": "tra.simulation.run",
     "Vertex": "graph.vertex",

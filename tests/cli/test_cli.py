@@ -23,8 +23,8 @@ from eindecomp import __version__
 from eindecomp.cli import app, main, request
 from eindecomp.cli.texts import InputsName, work_from
 from eindecomp.graph.text.elaborate import load, parse
-from eindecomp.layout.pieces import PIECES
-from eindecomp.planner.costs.objectives import OBJECTIVES
+from eindecomp.layout.mesh import PIECES
+from eindecomp.planner.costs.price import OBJECTIVES
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.solve import read_contest

@@ -22,8 +22,7 @@ from eindecomp.experiments.calibrate.kernels import FUNCTIONS, SHAPES, chain, pl
 from eindecomp.experiments.calibrate.links import alike_together, moves
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
-from eindecomp.planner.costs.machine import COLLECTIVES
-from eindecomp.planner.costs.rates import INTENSITIES, Curve
+from eindecomp.planner.costs.machine import COLLECTIVES, INTENSITIES, Curve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,8 @@ from simulate import simulate
 
 import eindecomp as ed
 from eindecomp.layout.cut import interval, largest_side, span_of
-from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.mesh import PIECES, Mesh, can_cut, piece_ends
 from eindecomp.layout.overlaps import moved
-from eindecomp.layout.pieces import PIECES, can_cut, piece_ends
 from eindecomp.layout.tiling import box_on
 from eindecomp.layout.view import Dim
 from eindecomp.planner.costs.least_prices import LeastBytes

@@ -20,13 +20,11 @@ from eindecomp.graph.rewrites.rewrite import AFTER_ORDER
 from eindecomp.graph.work import operations
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import view_of
-from eindecomp.planner.contraction_order import minimize_with_order
+from eindecomp.planner.contraction_order import Contractions, minimize_with_order
 from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import Options
-from eindecomp.planner.search.contractions import Contractions
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.restriction import WorkLimit
-from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.viable import WorkLimit, viable_parts
 
 MTTKRP = """
 input X[i: 32, j: 32, k: 32] float64, B[j, a: 4] float64, C[k, a] float64

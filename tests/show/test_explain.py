@@ -257,7 +257,7 @@ def test_the_next_best_is_the_best_other_partition_by_the_papers_cost() -> None:
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, inputs: str) -> None:
     """No other decision for the vertex alone, of other parts, is cheaper than the next best."""
-    from eindecomp.planner.space.choices import Decision, all_assignments, choices
+    from eindecomp.planner.space.choices import Decision, choices, refined, unassigned
 
     graph = ed.parse("""
         input X[i: 8, j: 6], W[j, k: 4]
@@ -270,7 +270,9 @@ def test_the_next_best_costs_what_planning_all_else_fixed_costs(devices: int, in
     for name in made.parts:
         view = view_of(graph, graph[name])
         costs: list[float] = []
-        for rows in all_assignments(view.sizes, made.mesh):
+        for rows in refined(
+            view.sizes, made.mesh, unassigned(view), tuple(range(len(made.mesh.sizes)))
+        ):
             own = choices(view, made.mesh, (rows,))
             if tuple(own.parts[0].tolist()) == tuple(made.parts[name].values()):
                 continue

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.solve import INFINITE, InfeasibleError, Problem, minimize
-from eindecomp.solve.tie_break import minimize_ranked, rank
+from eindecomp.solve.minimize import minimize_ranked, rank
 
 
 def random_problem(seed: int, most: int) -> tuple[Problem, np.ndarray]:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.planner.costs.machine import COLLECTIVES, PRESETS
-from eindecomp.planner.costs.rates import SHAPES
+from eindecomp.planner.costs.machine import COLLECTIVES, PRESETS, SHAPES
 from eindecomp.store.machine_file import from_json, to_json
 from eindecomp.store.plan_file import from_json as plan_from
 from eindecomp.store.plan_file import to_json as plan_json

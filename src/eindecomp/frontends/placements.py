@@ -21,7 +21,7 @@ from eindecomp.frontends.plan_cuts import as_planned, has_window, layouts_of, ve
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.cut import is_plain, pieces_by
-from eindecomp.layout.pieces import CEIL, piece_ends
+from eindecomp.layout.mesh import CEIL, piece_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.layout.cut import Cut, Span, is_plain, pieces_by
-from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.pieces import CEIL
+from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.make import program_of

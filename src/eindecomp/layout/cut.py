@@ -1,30 +1,26 @@
 """Cuts of tensors: which part of a tensor every device holds or needs.
 
 A *cut* of a tensor has one `Span` per dimension, naming the mesh axes that cut it, outermost first:
-the axes nest in any order. Where pieces begin and end is the mesh's rule, told in `pieces.py`; the
+the axes nest in any order. Where pieces begin and end is the mesh's rule, told in `mesh.py`; the
 pieces of a finer cut lie inside those of the coarser.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eindecomp.layout.pieces import CEIL, chunk_ends
+from eindecomp.layout.mesh import CEIL, Mesh, chunk_ends
+from eindecomp.layout.view import Dim
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+Ints = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dim
-
-    Ints = NDArray[np.int64]
 
 KEPT = 1 << 13  # the most devices for which intervals are cached
 

@@ -1,26 +1,34 @@
-"""The mesh: devices arranged along axes, the prime factors of their number by default."""
+"""The mesh: devices arranged along axes, the prime factors of their number by default.
+
+Axes cut dimensions into pieces by a rule of the mesh, one axis after another, outermost first.
+Whatever the rule, the pieces of a finer cut lie inside those of the coarser, and the largest of m
+pieces of n units has ⌈n/m⌉.
+
+- `balanced`: piece k of n units cut m ways is `k*n//m : (k+1)*n//m`; sizes differ by at most one.
+- `even`: only cuts into equal pieces exist, as in JAX.
+- `ceil`: each axis of size m cuts what the axes outside it have left, n units, into chunks of
+  ⌈n/m⌉, as `torch.chunk` and DTensor do. The last ones are shorter, or empty: 5 over 4 is 2, 2, 1
+  and 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
-from typing import TYPE_CHECKING, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eindecomp.errors import PlanError
-from eindecomp.layout.pieces import BALANCED, EVEN
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Ints = NDArray[np.int64]
 
-    from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
-
+BALANCED, EVEN, CEIL = PIECES = ("balanced", "even", "ceil")
 MAX_DEVICES = 1 << 20
 NAME_LENGTH = 1000  # of an axis's name
 SEPARATORS = "+,:="
@@ -86,14 +94,6 @@ class Mesh:
             return np.zeros((0, 1), dtype=np.int64)
         return np.indices(self.sizes).reshape(len(self.sizes), -1)
 
-    @cached_property
-    def classes(self) -> tuple[tuple[int, ...], ...]:
-        """The axes grouped by size."""
-        return tuple(
-            tuple(a for a, size in enumerate(self.sizes) if size == kind)
-            for kind in sorted(set(self.sizes))
-        )
-
 
 def is_whole(number: object) -> TypeGuard[int]:
     """Whether something is a whole number, NumPy's included."""
@@ -136,3 +136,41 @@ def _prime_factors(number: int) -> tuple[int, ...]:
             number //= factor
         factor = factor + 1 if factor * factor <= number else max(number, 2)
     return tuple(factors)
+
+
+def can_cut(rule: str, units: Any, parts: Any) -> Any:
+    """Whether units can be cut into so many parts: numbers, or arrays of them.
+
+    >>> can_cut("balanced", 6, 4), can_cut("even", 6, 4), can_cut("even", 6, 3)
+    (True, False, True)
+    """
+    if rule == EVEN:
+        return (parts <= units) & (units % parts == 0)
+    return parts <= units
+
+
+def piece_ends(rule: str, units: int, sizes: Sequence[int], index: int) -> tuple[int, int]:
+    """Where a piece begins and ends when axes of these sizes cut, outermost first.
+
+    >>> [piece_ends("balanced", 5, (2, 2), k) for k in range(4)]
+    [(0, 1), (1, 2), (2, 3), (3, 5)]
+    >>> [piece_ends("ceil", 5, (4,), k) for k in range(4)]
+    [(0, 2), (2, 4), (4, 5), (5, 5)]
+    >>> [piece_ends("ceil", 5, (2, 2), k) for k in range(4)]
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    if rule == CEIL:
+        low, high = chunk_ends(units, sizes, np.unravel_index(index, tuple(sizes)))
+        return int(low), int(high)
+    inside = prod(sizes)
+    return index * units // inside, (index + 1) * units // inside
+
+
+def chunk_ends(units: int, sizes: Sequence[int], digits: Sequence[Any]) -> tuple[Ints, Ints]:
+    """Where chunks begin and end at given coordinates along each axis, outermost first."""
+    low, length = np.int64(0), np.int64(units)
+    for size, digit in zip(sizes, digits, strict=True):
+        chunk = -(-length // size)
+        first = np.minimum(digit * chunk, length)
+        low, length = low + first, np.minimum(chunk, length - first)
+    return np.asarray(low), np.asarray(low + length)

@@ -10,11 +10,13 @@ cycles of axes, and the number of devices follows from those.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eindecomp.errors import UnsolvedError
 from eindecomp.layout.cut import (
@@ -30,16 +32,10 @@ from eindecomp.layout.cut import (
     pieces_by,
     used_axes,
 )
+from eindecomp.layout.mesh import Mesh
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Ints = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.cut import Cut, Span
-    from eindecomp.layout.mesh import Mesh
-
-    Ints = NDArray[np.int64]
 
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from eindecomp.above import from_above
 from eindecomp.layout.boxes import Box, shares
-from eindecomp.layout.cut import Cut, is_plain, parts_of, span_of, used_axes
+from eindecomp.layout.cut import Cut, Span, is_plain, parts_of, span_of, used_axes
+from eindecomp.layout.mesh import Mesh, piece_ends
 from eindecomp.layout.overlaps import totals
-from eindecomp.layout.pieces import piece_ends
 from eindecomp.layout.view import Dim
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from eindecomp.layout.cut import Span
-    from eindecomp.layout.mesh import Mesh
-
-    Range = tuple[int, int]
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

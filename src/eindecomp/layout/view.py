@@ -7,26 +7,20 @@ label and is read whole, or, by a slice, as a window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.lang.einsum import EinSum
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Shape, Vertex
-    from eindecomp.lang.einsum import Labels
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +49,6 @@ class View:
     reads: tuple[Dims | None, ...]
     """For each input its dimensions, or None for one whose elements are never read."""
     output: Dims
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        # Costs are looked up by view, many times for each.
-        own_hash = hash((self.labels, self.sizes, self.reads, self.output))
-        object.__setattr__(self, "_hash", own_hash)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[type[View], tuple[object, ...]]:
-        # hashes of strings differ between processes
-        return View, (self.labels, self.sizes, self.reads, self.output)
 
     @property
     def aggregated(self) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ PIECES_SHARE, NESTING_SHARE = 0.15, 0.8  # axes for given pieces in mesh order, 
 ORDERED_AXES, NESTED_AXES = 3, 5  # axes that are nested in any order for given pieces; afterwards
 BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination cannot handle
 
-# Time for named strategies (`search/from_strategies.py`)
+# Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE = 0.4  # plans to start from
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left
@@ -74,7 +74,6 @@ LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the leas
 # Equal layers, and the price of memory
 
 NEAR_STEPS, FAR_STEPS = 1, 4  # steps within which vertices must look the same to choose alike
-USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
 MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from eindecomp.above import from_above
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from eindecomp.planner.costs.cost import Number
-    from eindecomp.planner.costs.objectives import Objective
-    from eindecomp.planner.space.strategy import StrategyForm
+from eindecomp.planner.costs.cost import Number
+from eindecomp.planner.costs.price import Objective
+from eindecomp.planner.space.strategy import StrategyForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +66,12 @@ class Comparison:
         return from_above("show.compare").table_of(self)
 
     def __repr__(self) -> str:
-        rows = ", ".join(f"{row.name} {_cost(row.cost)}" for row in self.rows)
+        costs = ("without a plan" if row.cost is None else f"{row.cost:,}" for row in self.rows)
+        rows = ", ".join(f"{row.name} {cost}" for row, cost in zip(self.rows, costs, strict=True))
         return f"<Comparison, {self.objective}: {rows}>"
 
     def _repr_html_(self) -> str:
         return from_above("show.notebook").comparison_html(self)
-
-
-def _cost(cost: Number | None) -> str:
-    return "without a plan" if cost is None else f"{cost:,}"
 
 
 OTHER = "(no vertex)"

@@ -9,27 +9,28 @@ of them, one contraction is ordered anew at a time, until that does not help any
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
-from typing import TYPE_CHECKING
+from itertools import product
+from math import inf, prod
 
 from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Input
+from eindecomp.graph.orders import Contraction, Order, one_of_each
+from eindecomp.graph.rewrites.merge_products import Merged, merge_products, merged_products
+from eindecomp.graph.rewrites.order_contractions import order_as
+from eindecomp.graph.rewrites.rewrite import AFTER_ORDER, BEFORE_ORDER
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import SUM
+from eindecomp.lang.scalar import Arg
 from eindecomp.layout.view import view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
-from eindecomp.planner.options import Orders, check_countable, unproved
-from eindecomp.planner.search.contractions import Contractions
-from eindecomp.planner.space.restriction import WorkLimit
-from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.options import Chosen, Options, Orders, check_countable, unproved
+from eindecomp.planner.space.viable import WorkLimit, viable_parts
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.run import Progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.orders import Order
-    from eindecomp.planner.options import Chosen, Options
 
 State = tuple["Order", ...]
 """An order for each contraction."""
@@ -74,9 +75,7 @@ class _OrderSearch:
     contractions: Contractions
     bounds: dict[State, float] = field(default_factory=dict[State, float])
     """A bound on the cost of every plan of each state that was considered."""
-    relaxed: dict[State, float] = field(default_factory=dict[State, float])
-    """What is known of states that have not been considered yet."""
-    best: tuple[State, Ordered] | None = None
+    best: tuple[State, Options, Chosen] | None = None
     first_error: EinDecompError | None = None
     started: float = field(default_factory=planning_time)
     deadline: float = inf
@@ -84,68 +83,60 @@ class _OrderSearch:
     @property
     def usual(self) -> State:
         """The usual order of every contraction, or the first within the limit."""
-        return tuple(ordering.first for ordering in self.contractions.orderings)
+        return tuple(ordering.orders[0] for ordering in self.contractions.orderings)
 
     @property
     def cost(self) -> float:
         """The cost of the best plan so far."""
-        return inf if self.best is None else self.best[1].chosen.costs.total
+        return inf if self.best is None else self.best[2].costs.total
 
     def run(self) -> Ordered:
-        """Plan the usual order or the most promising one, then others that may be better."""
+        """Plan the usual order, then others that may be better."""
         orders, first = self.contractions, self.usual
         several = orders.different > 1
         limit = self.options.time_limit
-        leading = self._leading(first) if several else first
-        share = limit * (budgets.FIRST_ORDER_SHARE if several else 1)
-        left = max(share - (planning_time() - self.started), share / 2)
+        # Products that were written as several vertices are planned as written.
+        is_merged = any(product.absorbed for product in orders.products.values())
+        is_listed = orders.different <= budgets.ORDERS
+        leading = self._leading(first) if several and is_listed and not is_merged else first
+        share = budgets.FIRST_ORDER_SHARE if several else 1
+        left = max(share * limit - (planning_time() - self.started), share * limit / 2)
         self._plan(leading, self._options(leading, left))
         now = planning_time()
-        least, times = budgets.OTHER_MERGED_ORDERS if orders.merged else budgets.OTHER_ORDERS
-        left = max(
-            self.started + limit - now, (1 - budgets.FIRST_ORDER_SHARE) * limit
-        )  # if the first overran
+        least, times = budgets.OTHER_MERGED_ORDERS if is_merged else budgets.OTHER_ORDERS
+        left = max(self.started + limit - now, (1 - share) * limit)  # the first may have overrun
         enough = max(least, times * (now - self.started))
         self.deadline = now + (left if self.best is None else min(left, enough))
-        complete = orders.complete and orders.different <= budgets.ORDERS
-        if not several or self.cost <= 0:  # nothing costs less than nothing
-            complete = orders.complete
-        elif complete:
-            states = orders.states()
-            self._consider([first, states[0]])
-            complete = self._consider(states)
-        else:
-            self._consider([first])
-            self._descend(first)
+        complete = all(ordering.complete for ordering in orders.orderings)
+        if several and self.cost > 0:  # nothing costs less than nothing
+            complete = complete and is_listed
+            if complete:
+                complete = self._consider(orders.states())
+            else:
+                self._consider([first])
+                self._descend(first)
         if self.best is None:
             raise self.first_error or PlanError(
                 f"no order of contractions could be planned on {self.options.mesh.devices} devices "
                 f"within {limit:g} s: give a longer time_limit, or rewrite=False"
             )
-        return self._ordered(self.best[0], self.best[1], complete=complete)
+        return self._ordered(*self.best, complete=complete)
 
     def _leading(self, first: State) -> State:
         """What to plan first: the usual order, or that which stores the least if it promises less.
 
         Where a sum was written as one vertex, the usual order is but a guess, on which a search can
-        spend all its time. What was written one by one is planned as written.
+        spend all its time.
         """
-        if self.contractions.merged or self.contractions.different > budgets.ORDERS:
-            return first
         limit = min(budgets.BOUND_TIME, budgets.LOOK_SHARE * self.options.time_limit)
-        promised = self._relaxed(first, self._options(first, limit))
-        if promised <= 0:
-            return first
         least = self.contractions.states()[0]
-        return least if self._relaxed(least, self._options(least, limit)) < promised else first
+        asked = [self._options(state, limit) for state in (first, least)]
+        usual, other = (inf if each is None else relaxed_bound(each) for each in asked)
+        return least if other < usual else first
 
-    def _relaxed(self, state: State, options: Options | None) -> float:
-        """A bound on the cost of a state's plans by numbers of pieces alone."""
-        if state not in self.relaxed:
-            self.relaxed[state] = inf if options is None else relaxed_bound(options)
-        return self.relaxed[state]
-
-    def _ordered(self, state: State, ordered: Ordered, *, complete: bool) -> Ordered:
+    def _ordered(
+        self, state: State, options: Options, chosen: Chosen, *, complete: bool
+    ) -> Ordered:
         """The best plan, chosen among the orders about which no less is known than about its own.
 
         An order that could not be bounded as well in the time there is does not count.
@@ -154,9 +145,12 @@ class _OrderSearch:
         kept = {other: bound for other, bound in self.bounds.items() if bound >= own}
         complete = complete and len(kept) == len(self.bounds)
         self.bounds = kept
-        count = self.contractions.count if complete else len(self.bounds)
-        assert ordered.orders is not None  # noqa: S101 - every plan of an order has it
-        return replace(ordered, orders=Orders(count, complete, ordered.orders.most))
+        # As far as files can count.
+        every = min(prod(each.count for each in self.contractions.orderings), _COUNTABLE)
+        count = every if complete else len(self.bounds)
+        limit = options.restriction
+        most: Mapping[str, float] = limit.most if isinstance(limit, WorkLimit) else {}
+        return Ordered(options.graph, chosen, Orders(count, complete, most))
 
     def _consider(self, states: Iterable[State]) -> bool:
         """Plan the states whose bound is below the best cost, from the lowest bound up.
@@ -165,35 +159,30 @@ class _OrderSearch:
         whether there was time for all; those for which there was none do not count.
         """
         waiting = [state for state in states if state not in self.bounds]
-        complete = True
-        while waiting and complete and self.cost > 0:
-            found = self._bounded(waiting)
-            complete = bool(found) and self._plan_promising(found)
-            waiting = waiting[len(found) :]
-        return complete
+        while waiting and self.cost > 0:
+            until = (planning_time() + self.deadline) / 2
+            bounded: list[tuple[float, State, Options]] = []
+            count = 0
+            for state in waiting:
+                left = self.deadline - planning_time()
+                # Without any plan, go on.
+                scarce = left < (0 if self.best is None else budgets.LEAST_BOUND_TIME)
+                if scarce or (count and planning_time() > until):
+                    break
+                options = self._options(state, max(left, budgets.BOUND_TIME))
+                if options is not None:
+                    self.bounds[state] = relaxed_bound(options)
+                    bounded.append((self.bounds[state], state, options))
+                count += 1
+            waiting = waiting[count:]
+            if not count or not self._plan_promising(bounded):
+                return False
+        return True
 
-    def _bounded(self, states: Sequence[State]) -> list[tuple[State, Options | None]]:
-        """As many of the first states as can be bounded in half of the time that is left."""
-        until = (planning_time() + self.deadline) / 2
-        found: list[tuple[State, Options | None]] = []
-        for state in states:
-            left = self.deadline - planning_time()
-            scarce = left < (
-                0 if self.best is None else budgets.LEAST_BOUND_TIME
-            )  # without any plan, go on
-            if scarce or (found and planning_time() > until):
-                break
-            options = self._options(state, max(left, budgets.BOUND_TIME))
-            if options is not None:
-                self.bounds[state] = self._relaxed(state, options)
-            found.append((state, options))
-        return found
-
-    def _plan_promising(self, states: Iterable[tuple[State, Options | None]]) -> bool:
+    def _plan_promising(self, bounded: Sequence[tuple[float, State, Options]]) -> bool:
         """Plan states that have a bound from the lowest up; whether there was time for all."""
-        found = [(self.bounds[state], state, given) for state, given in states if given is not None]
         complete = True
-        for k, (bound, state, options) in enumerate(sorted(found, key=lambda each: each[0])):
+        for k, (bound, state, options) in enumerate(sorted(bounded, key=lambda each: each[0])):
             left = self.deadline - planning_time()
             if not self._may_be_better(state, bound):
                 continue
@@ -201,7 +190,10 @@ class _OrderSearch:
                 del self.bounds[state]
                 complete = False
                 continue
-            self._tell(f"order {k + 1} of {len(found)}")
+            if self.options.on_event is not None:
+                stage, lowest = f"order {k + 1} of {len(bounded)}", min(self.bounds.values())
+                seconds = planning_time() - self.started
+                self.options.on_event(Progress(seconds, stage, self.cost, lowest))
             self._plan(state, replace(options, time_limit=max(left / 2, min(left, 1.0))))
         return complete
 
@@ -268,14 +260,153 @@ class _OrderSearch:
             return
         self.bounds[state] = max(self.bounds.get(state, 0), chosen.bound)
         if self._may_be_better(state, chosen.costs.total):
-            limit = options.restriction
-            orders = Orders(1, True)
-            if isinstance(limit, WorkLimit):
-                orders = replace(orders, most=limit.most)
-            self.best = state, Ordered(options.graph, chosen, orders)
+            self.best = state, options, chosen
 
-    def _tell(self, stage: str) -> None:
-        on_event = self.options.on_event
-        if on_event is not None:
-            bound = min(self.bounds.values())
-            on_event(Progress(planning_time() - self.started, stage, self.cost, bound))
+
+_COUNTABLE = 2**53
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One contraction of a graph: how it is written, and the orders that it may take."""
+
+    name: str
+    contraction: Contraction
+    written: Order
+    """The usual order: as the user wrote it, or of the fewest operations."""
+    limit: float
+    """The most operations that an order may take."""
+    orders: tuple[Order, ...]
+    """Of those that differ by equal operands alone one each: first the usual one, if it is within
+    the limit, then those that store the least between operands and result."""
+    count: int
+    """How many orders there are, those among them that differ by equal operands alone."""
+    complete: bool
+    """Whether these are all orders within the limit."""
+
+    @property
+    def key(self) -> Hashable:
+        """What contractions that are alike have in common."""
+        numbers: dict[str, int] = {}
+        own = self.contraction
+        labels = [[numbers.setdefault(x, len(numbers)) for x in each] for each in own.inputs]
+        sizes = tuple(own.sizes[label] for label in numbers)
+        output = tuple(numbers.get(label, label) for label in own.output)
+        return tuple(map(tuple, labels)), output, sizes, own.paired, self.written
+
+    def limits(self, order: Order) -> dict[int, float]:
+        """The most operations of each vertex that may repeat some: all stay within the limit.
+
+        What others leave is divided among them in proportion to what they take at least.
+        """
+        if self.limit == inf:
+            return {}
+        operations = self.contraction.operations(order)
+        fused = {m: n for m, n in operations.items() if self.contraction.repeats(order, m)}
+        if not fused or not (least := sum(fused.values())):
+            return {}
+        left = self.limit - (sum(operations.values()) - least)
+        return {mask: own * left / least for mask, own in fused.items()}
+
+
+@dataclass(frozen=True)
+class Contractions:
+    """All contractions of a graph whose order can be chosen."""
+
+    written: Graph
+    """The graph that the usual orders make."""
+    prepared: Graph
+    products: Mapping[str, Merged]
+    orderings: tuple[Ordering, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, written: Graph, keep: Collection[str], work: float) -> Contractions:
+        """Those of a graph within a limit on work; `keep` are tensors with a home of their own."""
+        small = len(graph.vertices) - len(graph.inputs) <= budgets.MERGED_VERTICES
+        has_products = any(
+            isinstance(v.op, EinSum) and v.op.agg is not None and len(v.inputs) > 2
+            for v in graph.vertices.values()
+        )
+        if not small and not has_products:
+            return cls(written, graph, {}, ())
+        prepared = graph
+        for run in BEFORE_ORDER:
+            prepared = run(prepared)
+        products = merged_products(prepared, keep if small else prepared.vertices)
+        orderings = (_ordering(name, own, prepared, keep, work) for name, own in products.items())
+        return cls(written, prepared, products, tuple(orderings))
+
+    @property
+    def different(self) -> int:
+        """In how many ways all orders can be chosen, but for those that equal operands exchange."""
+        return prod(len(ordering.orders) for ordering in self.orderings)
+
+    def states(self) -> list[tuple[Order, ...]]:
+        """All combinations of orders, those that store the least first."""
+
+        def stored(state: tuple[Order, ...]) -> int:
+            named = zip(self.orderings, state, strict=True)
+            return sum(ordering.contraction.stored(order) for ordering, order in named)
+
+        return sorted(product(*(ordering.orders for ordering in self.orderings)), key=stored)
+
+    def ordered(self, orders: Mapping[str, Order]) -> tuple[Graph, dict[str, float]]:
+        """The graph that orders make, and the most operations of its fused vertices."""
+        changed = {o.name: o for o in self.orderings if orders[o.name] != o.written}
+        if not changed:
+            return self.written, {}
+        merged = merge_products(self.prepared, {name: self.products[name] for name in changed})
+        graph, made = order_as(merged, {name: orders[name] for name in changed})
+        for run in AFTER_ORDER:
+            graph = run(graph)
+        most: dict[str, float] = {}
+        for name, ordering in changed.items():
+            limits = ordering.limits(orders[name])
+            masks = sorted(orders[name], key=lambda mask: (mask.bit_count(), mask))
+            named = zip(masks, made[name], strict=True)
+            most |= {vertex: limits[mask] for mask, vertex in named if mask in limits}
+        return graph, {name: limit for name, limit in most.items() if name in graph}
+
+
+def _ordering(
+    name: str, merged: Merged, graph: Graph, keep: Collection[str], work: float
+) -> Ordering:
+    chain = merged.chain
+    sizes = graph[name].sizes
+    for factor in chain.factors:
+        sizes |= graph[factor.name].sizes_by(factor.labels)
+    is_plain = all(factor.map == Arg(0) for factor in chain.factors)
+    contraction = Contraction(
+        tuple(factor.labels for factor in chain.factors),
+        chain.output,
+        sizes,
+        paired=is_plain and chain.join == "mul" and chain.agg == SUM,
+    )
+    limit = inf if work == inf else work * contraction.least  # which may be 0
+    listed = contraction.within(limit, budgets.ORDERS)
+    complete = listed is not None
+    if listed is None:
+        listed = [order for order in contraction.found if contraction.work(order) <= limit]
+        listed += [near for order in listed for near in contraction.near(order, limit)]
+    ranked = sorted(
+        dict.fromkeys(listed),
+        key=lambda order: (
+            order != merged.written,
+            contraction.stored(order),
+            contraction.work(order),
+            sorted(order),
+        ),
+    )
+    reads = graph.reads()
+    # Inputs of one type that nothing else reads may change places.
+    kinds: list[Hashable] = []
+    for k, factor in enumerate(chain.factors):
+        vertex = graph[factor.name]
+        alone = isinstance(vertex.op, Input) and reads[vertex.name] == 1
+        kinds.append(vertex.dtype if alone and vertex.name not in keep else k)
+    fixed = reads[name] > 0 or name in keep
+    alike = contraction.symmetries(kinds, fixed) if is_plain and complete else []
+    return Ordering(
+        name, contraction, merged.written, limit,
+        tuple(one_of_each(ranked, alike)), len(ranked), complete,
+    )  # fmt: skip

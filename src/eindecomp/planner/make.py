@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
-from eindecomp.layout.pieces import BALANCED
+from eindecomp.layout.mesh import BALANCED
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.contraction_order import Ordered, minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.objectives import Objective, price_of
+from eindecomp.planner.costs.price import Objective, price_of
 from eindecomp.planner.minimize_bound import minimize_bound
 from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import (
@@ -35,16 +35,10 @@ from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Search
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.pin import Pin, pins_of
-from eindecomp.planner.space.restriction import FixedParts
-from eindecomp.planner.space.strategy import GivenStrategy, strategy_form, strategy_of
-from eindecomp.planner.space.viable import most_pieces
+from eindecomp.planner.space.strategy import GivenStrategy, rules_under, strategy_form, strategy_of
+from eindecomp.planner.space.viable import FixedParts, most_pieces
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from eindecomp.solve.run import Progress
+from eindecomp.solve.run import Progress
 
 
 def plan(
@@ -136,7 +130,7 @@ def plan(
     rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
     restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
     if restriction is not None:
-        rules = restriction.rules(planned, laid_out, rules)
+        rules = rules_under(restriction, planned, laid_out, rules)
     # A strategy is for the graph as it is.
     limit = work if rewrite and strategy is None else None
     with from_above("show.progress").solving(progress, on_event) as follow:

@@ -1,36 +1,47 @@
-"""Plans for objectives "bytes" and "time": mesh axes for every vertex, a home for every result."""
+"""Plans for objectives "bytes" and "time": mesh axes for every vertex, a home for every result.
+
+Where the search from nothing is slow, or its plan is not proved, named strategies are tried. State
+couples the beginning of a step with its end: the search for a first plan has to consider all of it
+at once, whereas a strategy leaves little to choose, and improving what it leads to is quick. There
+equal layers choose alike first, so that many take little longer than a few.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
-from eindecomp.layout.view import planned_views
+from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.objectives import may_repeat, price_of
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
 from eindecomp.planner.model.memory_limit import check_memory
-from eindecomp.planner.options import Chosen, unproved
-from eindecomp.planner.search.blocks import with_equal_layers
-from eindecomp.planner.search.choose import choose
-from eindecomp.planner.search.from_strategies import (
-    start_from_strategies,
-    try_named_strategies,
-    within_memory,
+from eindecomp.planner.options import Chosen, Options, unproved
+from eindecomp.planner.search.blocks import (
+    block_sizes,
+    choose_by_blocks,
+    improve_layers,
+    with_equal_layers,
 )
+from eindecomp.planner.search.choose import choose
 from eindecomp.planner.search.relaxation import Relaxed, relax
-from eindecomp.planner.search.search import Search, is_enough, is_open
-from eindecomp.planner.space.choices import parts_by_label
+from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
+from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
+from eindecomp.planner.space.strategy import (
+    AnyStrategy,
+    Strategy,
+    applicable,
+    inside_servers,
+    rules_under,
+    strategy_of,
+)
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.options import Options
-    from eindecomp.planner.search.search import Outcome
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -144,3 +155,129 @@ def _least_compute(options: Options, price: PriceInSeconds) -> float:
         items = tuple(graph[source].dtype.itemsize for source in vertex.inputs)
         total += price.least(vertex, view, items)
     return total * (1 - budgets.SUM_ROUNDING)
+
+
+def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
+    """The better of an outcome that is not proved optimal and what named strategies lead to.
+
+    A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
+    plan like any other. All of them are tried even if time is up, unless that takes very long, so
+    that no plan is worse than those that everybody knows.
+    """
+    if is_enough(search, outcome.cost, outcome.bound):
+        if search.choosers > budgets.SMALL_GRAPH:
+            return outcome
+        deadline = min(deadline, planning_time() + budgets.BRIEF_SECONDS)
+    elif search.choosers > budgets.SMALL_GRAPH:
+        search = with_equal_layers(search)
+    best, named = outcome, _restricted(search)
+    starts = _starts(
+        named,
+        part_of_time(deadline, budgets.STARTS_SHARE),
+        max(deadline, planning_time() + budgets.FIRST_PLAN_GRACE),
+    )
+    for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
+        if best.cost <= outcome.bound:
+            break
+        best = min(best, replace(start, bound=outcome.bound), key=lambda each: each.rank)
+        left = part_of_time(deadline, budgets.STRATEGY_SHARE) - planning_time()
+        if left < budgets.STRATEGY_SECONDS:
+            continue
+        search.tell(name, best.cost)
+        with suppress(UnsolvedError, PlanError):
+            other = choose(named[name], Relaxed(outcome.bound), left)
+            best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
+    return best
+
+
+def start_from_strategies(search: Search, bound: float, deadline: float) -> Outcome | None:
+    """The best plan that improving a named strategy, or the one asked for, leads to in time.
+
+    With a memory limit, plans are sought without it first and then made to fit.
+    """
+    search = with_equal_layers(replace(search, bound=bound, deadline=deadline))
+    free = replace(search, memory=None)
+    named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
+    starts = sorted(
+        _starts(named, part_of_time(deadline, budgets.STARTS_SHARE)).values(),
+        key=lambda each: each.rank,
+    )
+    if not starts:
+        return None
+    hurried = replace(free, deadline=part_of_time(deadline, budgets.FITTING_SHARE))
+    best = improve_layers(hurried, starts[0], bound)
+    if search.memory is not None:
+        best = _cheapest(search, [best, *starts], part_of_time(deadline, budgets.STRATEGY_SHARE))
+    return None if best is None else replace(improve_layers(search, best, bound), bound=bound)
+
+
+def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outcome | None:
+    """The best of the plans, made to fit into memory; None if none of them does."""
+    best: Outcome | None = None
+    for plan in sorted(plans, key=lambda each: each.rank):
+        if best is not None and best.cost <= plan.cost:
+            break
+        late = max(deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
+        fitting = within_memory(replace(search, alike={}, deadline=late), plan)
+        if fitting is not None and (best is None or fitting.rank < best.rank):
+            best = fitting
+    return best
+
+
+def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> dict[str, Outcome]:
+    """What each strategy leads to block by block.
+
+    All that begin before `last` are tried, however little time is left.
+    """
+    found: dict[str, Outcome] = {}
+    for number, (name, search) in enumerate(named.items()):
+        now = planning_time()
+        if now > last:
+            break
+        least = budgets.STRATEGY_SECONDS * max(len(search.graph.vertices) / budgets.SMALL_GRAPH, 1)
+        left = max((deadline - now) / (len(named) - number), least)
+        search.tell(name, min((each.cost for each in found.values()), default=inf))
+        with suppress(UnsolvedError, PlanError):
+            hurried = replace(search, deadline=now + left)
+            found[name] = choose_by_blocks(hurried, block_sizes(hurried))
+    return found
+
+
+def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
+    """The same with second layouts that fit into memory; None if there is no such plan."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if isinstance(vertex.op, Input) and vertex.name not in outcome.decisions:
+            return search.every_choice(vertex, view)
+        return decided_choices(view, search.mesh, outcome.decisions[vertex.name])
+
+    with suppress(UnsolvedError, PlanError):
+        return solve(search, of)
+    return None
+
+
+def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search]:
+    """The search under each named strategy that applies, each distinct one once.
+
+    Those that say the most come first, and inside servers where there are several: they are planned
+    the soonest and are good more often.
+    State that is replicated costs no less than state that is cut and gathered once, and would be
+    computed by several devices, so that where it lies is left open.
+    """
+    graph, mesh = search.graph, search.mesh
+    everywhere: dict[AnyStrategy, str] = {}
+    inside: dict[AnyStrategy, str] = {}
+    names = applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie))
+    for name in reversed(names):
+        strategy = strategy_of(name, graph, mesh.devices)
+        if isinstance(strategy, Strategy):
+            if strategy.state == "replicated":
+                strategy = replace(strategy, state="free")
+            if (within := inside_servers(strategy, graph, mesh.devices)) is not None:
+                inside.setdefault(within, f"{name} inside servers")
+        everywhere.setdefault(strategy, name)
+    named: dict[str, Search] = {}
+    for strategy, name in (inside | everywhere).items():
+        rules = rules_under(strategy, graph, mesh, search.rules)
+        named[name] = replace(search, restriction=strategy, rules=rules)
+    return named

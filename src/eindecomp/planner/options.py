@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,32 +15,20 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cores import cores
-from eindecomp.layout.mesh import Mesh, is_whole
-from eindecomp.layout.pieces import BALANCED, EVEN, PIECES, can_cut
-from eindecomp.layout.view import planned_views
+from eindecomp.layout.mesh import BALANCED, EVEN, PIECES, Mesh, can_cut, is_whole
+from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.machine import machine_of
-from eindecomp.planner.costs.objectives import OBJECTIVES, Objective
-from eindecomp.planner.space.choices import parts_of_assignments
+from eindecomp.planner.costs.cost import Cost
+from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.price import OBJECTIVES, Objective
+from eindecomp.planner.space.choices import Decision, Layouts, parts_of_assignments
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import assignments_of, loosely_cut
-from eindecomp.planner.space.viable import viable_parts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import View
-    from eindecomp.planner.costs.cost import Cost
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.space.choices import Decision, Layouts
-    from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.solve.run import Progress
-
-    Ints = NDArray[np.int64]
+from eindecomp.planner.space.viable import Restriction, viable_parts
+from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.run import Progress
 
 T = TypeVar("T")
 SOLVERS = ("auto", "exact", "tree", "linear")
@@ -69,7 +58,10 @@ class Options:
     def vectors(self, vertex: Vertex, view: View) -> Ints | None:
         """The partition vectors to which a vertex is restricted; None if it may take any."""
         if isinstance(vertex.op, Input):
-            return self._pinned_vectors(vertex, view)
+            if vertex.name not in self.rules.pinned:
+                return None
+            pinned = assignments_of(view, self.rules.pinned[vertex.name])
+            return np.unique(parts_of_assignments(pinned, self.mesh, len(view.labels)), axis=0)
         if vertex.name in self.loose:
             # One more bucket of any size holds the factors that cut nothing.
             spare = (*view.sizes, self.mesh.devices)
@@ -81,13 +73,6 @@ class Options:
 
     def _viable(self, sizes: tuple[int, ...]) -> Ints:
         return viable_parts(sizes, self.mesh.sizes, even=self.mesh.cuts_evenly)
-
-    def _pinned_vectors(self, vertex: Vertex, view: View) -> Ints | None:
-        """The pieces of a pinned input."""
-        if vertex.name not in self.rules.pinned:
-            return None
-        rows = assignments_of(view, self.rules.pinned[vertex.name])
-        return np.unique(parts_of_assignments(rows, self.mesh, len(view.labels)), axis=0)
 
 
 class Deferred(Mapping[str, T]):

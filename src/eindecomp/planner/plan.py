@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from eindecomp.above import from_above
-from eindecomp.planner.costs.cost import Cost, decided_cost
-from eindecomp.planner.costs.machine import machine_of
-from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.planner.costs.seconds import PriceInSeconds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.graph.write import Picture
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import TileGrid
-    from eindecomp.planner.comparison import Comparison, Verification
-    from eindecomp.planner.costs.cost import Number
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.costs.objectives import Objective
-    from eindecomp.planner.options import Orders
-    from eindecomp.planner.space.choices import Decision, Layouts
-    from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.write import Picture
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import TileGrid
+from eindecomp.planner.comparison import Comparison, Verification
+from eindecomp.planner.costs.cost import Cost, Number, decided_cost
+from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.price import Objective, PriceInBytes, PriceInSeconds
+from eindecomp.planner.options import Orders
+from eindecomp.planner.space.choices import Decision, Layouts
+from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.layout.pieces import BALANCED
-from eindecomp.planner.costs.objectives import Objective, may_repeat
+from eindecomp.layout.mesh import BALANCED
+from eindecomp.planner.costs.price import Objective, may_repeat
 from eindecomp.planner.space.layout_rules import read_tensors
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.movements import Alternative, alternatives, input_layouts, move_lines

@@ -18,16 +18,20 @@ from eindecomp.graph.ops import Input
 from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs import paper_bound as paper
-from eindecomp.planner.costs.objectives import may_repeat, price_of
-from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.model.bound import BoundModel
-from eindecomp.planner.space.choices import Choices, choices, decided_choices, refined, summed_axes
+from eindecomp.planner.costs.cost import aggregate_cost, join_cost
+from eindecomp.planner.costs.price import beyond, hidden, may_repeat, price_of
+from eindecomp.planner.minimize_bound import BoundModel
+from eindecomp.planner.space.choices import (
+    Choices,
+    Settled,
+    choices,
+    decided_choices,
+    refined,
+    summed_axes,
+)
 from eindecomp.planner.space.pin import agrees, pinned_cuts
-from eindecomp.planner.space.reduce_scatter import Settled
-from eindecomp.planner.space.restriction import WorkLimit
 from eindecomp.planner.space.strategy import strategy_of
-from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.viable import WorkLimit, some_parts
 from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
 
@@ -267,8 +271,8 @@ def _partitions(plan: Plan, name: str) -> Iterator[Portion]:
         elif maker == name:
             handed = handed + model.handover(maker, reader, k)[:, 0]
     costs = {
-        "join": paper.join_cost(graph, vertex, view, rows)[:, None],
-        "aggregate": paper.aggregate_cost(view, rows)[:, None],
+        "join": join_cost(graph, vertex, view, rows)[:, None],
+        "aggregate": aggregate_cost(view, rows)[:, None],
         "repartition": fetched[:, None],
         "compute": np.zeros((1, 1), dtype=np.int64),
         "handover": handed[:, None],

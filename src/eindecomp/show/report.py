@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eindecomp.errors import InputError
-from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary

@@ -27,9 +27,8 @@ _MOST_TRACED = 64
 
 def table_of(run: SimulatedRun, width: int = _WIDTH) -> str:
     """How long it takes, where the time goes, what links carry, and the critical path."""
-    kinds = "all alike" if run.simulated == 1 else f"{run.simulated} of them simulated"
     moved = short(run.bytes_moved, "bytes")
-    told = f"{exact(run.seconds, 'time')} on {run.devices} devices ({kinds}); {moved} moved."
+    told = f"{exact(run.seconds, 'time')} on {run.devices} devices; {moved} moved."
     parts: list[Table | Text] = [Text(told), _devices(run)]
     if run.levels:
         parts.append(_links(run))

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from eindecomp.planner.costs.objectives import Objective
+from eindecomp.planner.costs.price import Objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 WORK = 1 << 33  # cells summed over all eliminations
 QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
-COMPILED_WORK = 1 << 27  # from here on, compiled loops save more time than loading them takes
 TABLE_CELLS = 1 << 25  # of one table: 256 MiB, and 128 MiB for its argmin
 ARGMIN_BYTES = 1 << 30  # of all argmin tables, which back-tracking needs
-JOINED_AT_ONCE = 1 << 16  # joined tables of up to so many cells are built as a whole
-COMPRESSED_CELLS = 1 << 21  # from so many cells on, look for choices that are alike,
-COMPRESSED_RATIO = 4  # if the joined table has so many times the cells of all its parts
+JOINED_AT_ONCE = 1 << 22  # joined tables of more cells are minimised by compiled loops instead
+COMPRESSED_RATIO = 4  # choices that are alike are looked for in joins of so many times the cells
 SPARSE_RATIO = 4  # a table is sparse if less than one in so many costs is finite
 COUNTED_CELLS = 1 << 20  # of a table whose finite costs are counted to see that
 SEARCHED_CELLS = 1 << 17  # finite costs of a table over three variables or more that is searched
 
-# Folding (`exact/fold.py`, `exact/repeats.py`)
+# Folding (`exact/fold.py`)
 
 FEWEST_BLOCKS = 6  # with fewer, folding does not pay off
 MOST_HUBS = 4  # variables that all blocks share
 CUT_STATES = 2048  # joint choices at a cut, hubs included
 POWER_CELLS = 1 << 32  # cells of a min-plus power
 
-# Bounds by mini-buckets (`bound/bounding.py`)
+# Bounds by mini-buckets (`exact/bounding.py`)
 
 BOUND_SHARE = 0.4  # of the time: after it, no further bound is tried before searching
 BUCKET_CELLS = tuple(1 << k for k in (18, 21, 23, 25))  # of a joined table, attempt by attempt
@@ -35,13 +33,13 @@ DECODED_BYTES = 1 << 30  # of tables kept for decoding a choice
 LATE_SHARE = 0.8  # after this share of the time, only small tables are joined,
 LATE_CELLS = 1 << 18  # of at most so many cells
 
-# Reductions (`reduce`)
+# Reductions (`search/reduce.py`)
 
 COMPARED_CELLS = 1 << 22  # variables with more to compare keep dominated choices
 CONTRACTED_GROWTH = 1 << 21  # table entries that contraction may add
 PRUNING_WORK = 100_000_000  # item entries that are looked at for redundant time steps
 
-# Prices on time steps (`bound/lagrangian.py`)
+# Prices on time steps (`search/lagrangian.py`)
 
 PRICE_PATIENCE = 25  # iterations without a clear gain after which steps shrink
 SLOWEST_PACE = 1e-3  # of steps

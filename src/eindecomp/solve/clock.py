@@ -6,14 +6,11 @@ Apart from `compiled`, so that a progress display can listen without loading num
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _listener: ContextVar[Callable[[bool], None] | None] = ContextVar("listener", default=None)
 
@@ -25,39 +22,30 @@ class _Clock:
         self.lock = Lock()
         self.stops, self.stopped_at, self.lost = 0, 0.0, 0.0
 
-    def read(self) -> float:
-        with self.lock:
-            return (self.stopped_at if self.stops else monotonic()) - self.lost
-
-    def stop(self) -> None:
-        with self.lock:
-            if not self.stops:
-                self.stopped_at = monotonic()
-            self.stops += 1
-
-    def go_on(self) -> None:
-        with self.lock:
-            self.stops -= 1
-            if not self.stops:
-                self.lost += monotonic() - self.stopped_at
-
 
 _clock = _Clock()
 
 
 def planning_time() -> float:
     """Seconds that only ever grow, and not while the clock is stopped."""
-    return _clock.read()
+    with _clock.lock:
+        return (_clock.stopped_at if _clock.stops else monotonic()) - _clock.lost
 
 
 @contextmanager
 def stopped_clock() -> Generator[None, None, None]:
     """Let the clock stand still, as while a loop is compiled."""
-    _clock.stop()
+    with _clock.lock:
+        if not _clock.stops:
+            _clock.stopped_at = monotonic()
+        _clock.stops += 1
     try:
         yield
     finally:
-        _clock.go_on()
+        with _clock.lock:
+            _clock.stops -= 1
+            if not _clock.stops:
+                _clock.lost += monotonic() - _clock.stopped_at
 
 
 @contextmanager

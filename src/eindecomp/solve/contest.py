@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from eindecomp.errors import ProblemError
 from eindecomp.solve.problem.arrays import INFINITE, Ints, offsets
@@ -85,11 +84,11 @@ def parse_contest(file: BinaryIO, name: str) -> Problem:
     try:
         return Problem(
             offset=offsets(sizes),
-            unary=_unreachable_as_infinite(unary),
+            unary=np.where(unary >= UNREACHABLE, INFINITE, unary),
             edges=pairs,
             table_of=np.arange(len(pairs)),
             table_offset=offsets(table_sizes),
-            tables=_unreachable_as_infinite(tables),
+            tables=np.where(tables >= UNREACHABLE, INFINITE, tables),
             usage=usage,
             intervals=_pairs(name, nodes, "nodes.intervals"),
             limit=limit,
@@ -170,10 +169,6 @@ def _integers(file: str, name: str, flat: list[Any]) -> Ints:
         return np.array(flat, dtype=np.int64)
     except OverflowError:
         raise ProblemError(f"{file}: {name} holds an integer beyond 64 bits") from None
-
-
-def _unreachable_as_infinite(costs: Ints) -> NDArray[np.int64]:
-    return np.where(costs >= UNREACHABLE, INFINITE, costs)
 
 
 def _finite(number: int | float) -> int | float | None:

@@ -4,8 +4,8 @@ Each stage settles the problem, or hands something smaller or a better bound to 
 
 1. fold repeated layers                      `exact/fold.py`
 2. eliminate, if that is little work         `exact/eliminate.py`
-3. bound with tables of limited size         `bound/bounding.py`
-4. reduce to a smaller core                  `reduce/reduce.py`
+3. bound with tables of limited size         `exact/bounding.py`
+4. reduce to a smaller core                  `search/reduce.py`
 5. eliminate the core                        `exact/eliminate.py`
 6. search the core until the gap is closed   `search/close_gap.py`
 
@@ -18,23 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve import budgets
-from eindecomp.solve.bound.bounding import Bounding
 from eindecomp.solve.clock import planning_time, watch_compilation
+from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
-from eindecomp.solve.problem.arrays import Ints
-from eindecomp.solve.problem.core import Core, core_of, pairwise
-from eindecomp.solve.problem.cost_network import CostNetwork
+from eindecomp.solve.problem.arrays import EXACT, INFINITE, Costs, Factor, Ints
 from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Progress, Run, Solution
 
+if TYPE_CHECKING:
+    from eindecomp.solve.problem.core import Core
+
+
 METHODS = ("auto", "exact", "search")
+_TOO_LARGE = "exact elimination would need tables larger than the cap"
+_LIMIT_BINDS = "exact elimination cannot handle a usage limit that may bind"
 
 
 def minimize(
@@ -100,7 +106,7 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
             run.offer(unfold(choice))
             return run.solution(proved=True, summed=True)
         if problem.factors and method == "exact":
-            raise _tables_too_large()
+            raise UnsolvedError(_TOO_LARGE)
         if method == "auto":
             run.enter("split")
             Bounding(run, network, unfold).tighten(
@@ -116,18 +122,19 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
         return run.solution(proved=True)
     if method != "search" and core.item_var.size == 0:
         run.enter("eliminate")
-        choice = eliminate(CostNetwork.of_core(core), run.deadline)
+        choice = eliminate(core.network, run.deadline)
         if choice is not None:
             run.offer(lift(choice))
             return run.solution(proved=True)
     if method == "exact":
-        raise _limit_binds() if core.item_var.size else _tables_too_large()
+        raise UnsolvedError(_LIMIT_BINDS if core.item_var.size else _TOO_LARGE)
     return run.solution(proved=_search(run, core, lift, seed))
 
 
 def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
     """The core of a problem, and the way back from its choices to those of the run's problem."""
-    from eindecomp.solve.reduce.reduce import reduce_core
+    from eindecomp.solve.problem.core import core_of, pairwise
+    from eindecomp.solve.search.reduce import reduce_core
 
     run.enter("reduce")
     without_factors, size = pairwise(problem)
@@ -142,8 +149,7 @@ def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
 
 def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
     """Search a core until time is up; whether the best choice is proved to be optimal."""
-    from eindecomp.solve.search.close_gap import close_gap
-    from eindecomp.solve.search.portfolio import Incumbent
+    from eindecomp.solve.search.close_gap import Incumbent, close_gap
 
     run.enter("search")
     incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
@@ -162,14 +168,6 @@ def _check_capacity(run: Run, core: Core) -> None:
         raise InfeasibleError(message, run.tightest, excess)
 
 
-def _tables_too_large() -> UnsolvedError:
-    return UnsolvedError("exact elimination would need tables larger than the cap")
-
-
-def _limit_binds() -> UnsolvedError:
-    return UnsolvedError("exact elimination cannot handle a usage limit that may bind")
-
-
 def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int) -> None:
     if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ProblemError(f"minimize takes a Problem, not {type(problem).__name__}")
@@ -179,3 +177,75 @@ def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int
         raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
     if not isinstance(seed, Integral) or seed < 0:
         raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")
+
+
+def minimize_ranked(problem: Problem, second: Ints, *, time_limit: float = 60) -> Solution:
+    """As `minimize` with "exact", but of the cheapest choices one with the least second cost.
+
+    `second` holds unary costs, none negative, packed as `problem.unary` is. It is ignored if
+    elimination would need tables larger than the cap.
+    """
+    start = planning_time()
+    ranked = rank(problem, second)
+    if ranked is not None:
+        run = Run(ranked, start, start + time_limit, None)
+        network, unfold = fold_all(run)
+        choice = eliminate(network, run.deadline, work_allowed(problem))
+        if choice is not None:
+            run.enter("eliminate")
+            run.offer(unfold(choice))
+            solution = run.solution(proved=True)
+            cost = problem.cost_of(solution.choice)
+            return replace(solution, cost=cost, bound=cost)
+    left = max(start + time_limit - planning_time(), 0)
+    return minimize(problem, method="exact", time_limit=left, keep_on_interrupt=False)
+
+
+def rank(problem: Problem, second: Ints) -> Problem | None:
+    """The problem whose optimum is, of this problem's optima, one with the least second cost.
+
+    Its costs are this problem's, times a number larger than any sum of second costs, plus the
+    second costs. Sums stay exact in float64: if there is no room for all digits of the second
+    costs, their last digits are dropped. None if too few would be left, or if costs are not
+    integers.
+    """
+    if not problem.integral or not problem.nonnegative or not problem.size:
+        return None
+    unit = _unit(problem)
+    starts = problem.offset[:-1]
+    least = np.repeat(np.minimum.reduceat(second, starts), problem.domains)
+    spread = second - least
+    room = int(EXACT / 4 / (problem.magnitude / unit + 1))
+    digits = 0
+    while (total := int(np.maximum.reduceat(spread >> digits, starts).sum())) >= room:
+        if room < budgets.SECOND_COST_VALUES:
+            return None
+        digits += 1
+    times = (total + 1, unit)
+    unary = _scaled(problem.unary, *times)
+    finite = unary != INFINITE
+    unary[finite] += (spread >> digits)[finite]
+    tables = {id(f.table): f.table for f in problem.factors}
+    larger = {key: _scaled(table, *times) for key, table in tables.items()}
+    return Problem(
+        offset=problem.offset,
+        unary=unary,
+        edges=problem.edges,
+        table_of=problem.table_of,
+        table_offset=problem.table_offset,
+        tables=_scaled(problem.tables, *times),
+        factors=tuple(Factor(f.scope, larger[id(f.table)]) for f in problem.factors),
+    )
+
+
+def _unit(problem: Problem) -> int:
+    """The largest power of two that divides all costs."""
+    bits = 0
+    tables = {id(f.table): f.table for f in problem.factors}.values()
+    for costs in (problem.unary, problem.tables, *tables):
+        bits |= int(np.bitwise_or.reduce(np.where(costs == INFINITE, 0, costs), axis=None))
+    return bits & -bits or 1
+
+
+def _scaled(costs: Costs, times: int, unit: int) -> Costs:
+    return np.where(costs == INFINITE, INFINITE, costs // unit * times)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.problem import Problem
-
-if TYPE_CHECKING:
-    from eindecomp.solve.problem.arrays import Ints
 
 Lift = Callable[[Ints], Ints]  # from the choices of a smaller problem to those of the run's own
 

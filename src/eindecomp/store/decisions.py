@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import quote, suggest
 from eindecomp.graph.ops import Input
 from eindecomp.layout.cut import pieces_by, span_of
-from eindecomp.layout.pieces import can_cut
+from eindecomp.layout.mesh import can_cut
 from eindecomp.layout.view import Dim, is_planned, view_of
-from eindecomp.planner.space.choices import Decision, Layouts, choices, summed_axes, unused_axes
-from eindecomp.planner.space.reduce_scatter import Settled
+from eindecomp.planner.space.choices import (
+    Decision,
+    Layouts,
+    Settled,
+    choices,
+    summed_axes,
+    unused_axes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +26,7 @@ if TYPE_CHECKING:
     from eindecomp.layout.cut import Cut, Span
     from eindecomp.layout.mesh import Mesh
     from eindecomp.layout.view import View
-    from eindecomp.planner.space.choices import Assignment
-    from eindecomp.planner.space.reduce_scatter import Places
+    from eindecomp.planner.space.choices import Assignment, Places
     from eindecomp.store.field import Field
 
 

@@ -10,8 +10,7 @@ import orjson
 
 from eindecomp.errors import PlanError
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner.costs.machine import Machine
-from eindecomp.planner.costs.rates import MOST_POINTS, Curve
+from eindecomp.planner.costs.machine import MOST_POINTS, Curve, Machine
 from eindecomp.store.field import Field, FileFormat
 from eindecomp.store.whole_file import write_whole
 

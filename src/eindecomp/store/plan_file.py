@@ -20,16 +20,16 @@ from eindecomp.errors import EinDecompError, PlanError
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
-from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.pieces import PIECES
+from eindecomp.layout.mesh import PIECES, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import decided_cost, paper_cost
-from eindecomp.planner.costs.objectives import OBJECTIVES, Objective, price_of
+from eindecomp.planner.costs.price import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.strategy import rules_under
 from eindecomp.store.asked_options import read_orders, read_pin, read_strategy
 from eindecomp.store.decisions import check_divided, read_decisions, read_given
 from eindecomp.store.field import Field, FileFormat
@@ -161,7 +161,7 @@ def _plan(root: Field) -> Plan:
     strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     rules = _rules(graph, mesh, root, pin, inputs, objective)
     if restriction is not None:
-        rules = restriction.rules(graph, mesh, rules)
+        rules = rules_under(restriction, graph, mesh, rules)
     loose = loosely_cut(graph, mesh, rules.pinned)
     if objective != "time":
         divided = {name: own for name, own in decisions.items() if name not in loose}

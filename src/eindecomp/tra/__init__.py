@@ -36,7 +36,6 @@ Where the paper slips, or says less, this is what is meant here:
 """
 
 from eindecomp.errors import RelationError
-from eindecomp.tra.rewrite_einsum import rewrite_einsum
 from eindecomp.tra.tensor_relations import (
     TensorRelation,
     aggregate,
@@ -46,6 +45,7 @@ from eindecomp.tra.tensor_relations import (
     keys,
     project,
     repartition,
+    rewrite_einsum,
     to_tensor,
 )
 

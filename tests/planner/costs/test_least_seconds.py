@@ -11,11 +11,10 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.layout.cut import span_of
-from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.pieces import PIECES, can_cut
+from eindecomp.layout.mesh import PIECES, Mesh, can_cut
 from eindecomp.layout.view import Dim
 from eindecomp.planner.costs.least_prices import LeastSeconds, PieceCount
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import PriceInSeconds
 
 
 def layouts(axes: int, dims: int):

@@ -12,9 +12,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
-from eindecomp.planner.costs.objectives import Objective
-from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import Objective, PriceInBytes, PriceInSeconds
 
 MATMUL = "input X[i: 8, j: 8], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 

@@ -17,8 +17,8 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.rates import Curve, highest
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.machine import Curve, highest
+from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import relax

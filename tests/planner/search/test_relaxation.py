@@ -13,7 +13,7 @@ import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes

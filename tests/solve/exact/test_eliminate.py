@@ -5,7 +5,7 @@ import pytest
 
 from eindecomp.solve import Problem
 from eindecomp.solve.exact.eliminate import project
-from eindecomp.solve.exact.least_of_sum import least_of_sum
+from eindecomp.solve.exact.table_loops import least_of_sum
 from eindecomp.solve.problem.cost_network import CostNetwork
 
 SIZES = (3, 4, 2, 5, 3, 4)

@@ -7,12 +7,11 @@ from brute import all_choices, random_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eindecomp.solve.bound.lagrangian import Ascent
-from eindecomp.solve.problem.arc_graph import arc_graph_of, cost_of, penalised, usage_over_steps
-from eindecomp.solve.problem.core import core_of
-from eindecomp.solve.reduce.substitute import keep_choices, substitute
+from eindecomp.solve.problem.core import arc_graph_of, core_of, cost_of, penalised, usage_over_steps
 from eindecomp.solve.search.branch_and_bound import fix_choices, propagate
 from eindecomp.solve.search.close_gap import finite
+from eindecomp.solve.search.lagrangian import Ascent
+from eindecomp.solve.search.substitute import keep_choices, substitute
 
 
 @settings(max_examples=settings.default.max_examples * 2)

@@ -15,7 +15,7 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, group_along, replicated_axes
 from eindecomp.layout.view import Dim
 from eindecomp.tra.program.device_row import received, sent
-from eindecomp.tra.program.patterns import (
+from eindecomp.tra.program.steps import (
     Exchanged,
     Gathered,
     LocalSlice,

@@ -15,7 +15,7 @@ import eindecomp as ed
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.seconds import PriceInSeconds
+from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -74,24 +74,10 @@ def random_program(seed, mesh):
 @given(seed=seeds, mesh=meshes, overlap=st.booleans())
 def test_all_devices_at_once_are_as_one_by_one(seed, mesh, overlap):
     _, program = random_program(seed, mesh)
-    found = simulate_program(program, machine(), DIRECT, overlap=overlap, symmetry=False)
+    found = simulate_program(program, machine(), DIRECT, overlap=overlap)
     wanted = ByDevice(program, machine(), overlap=overlap)
     assert found.seconds == pytest.approx(wanted.last)
     assert found.computing == pytest.approx(np.array(wanted.computing))
-
-
-@settings(max_examples=60)
-@given(seed=seeds, mesh=meshes, network=networks)
-def test_equal_devices_are_simulated_as_one_exactly(seed, mesh, network):
-    _, program = random_program(seed, mesh)
-    short = simulate_program(program, machine(), network)
-    full = simulate_program(program, machine(), network, symmetry=False)
-    assert short.seconds == full.seconds
-    for name in ("computing", "exposed", "idle"):
-        assert np.array_equal(getattr(short, name), getattr(full, name))
-    for ours, theirs in zip(short.levels, full.levels, strict=True):
-        assert np.array_equal(ours.received, theirs.received)
-        assert np.array_equal(ours.sent, theirs.sent)
 
 
 @pytest.mark.long
@@ -280,7 +266,7 @@ def test_communication_runs_beside_kernels_as_far_as_memory_allows(each):
 def test_without_overlap_all_that_alike_devices_do_adds_up(seed, mesh, network):
     _, program = random_program(seed, mesh)
     found = simulate_program(program, machine(), network, overlap=False)
-    if found.simulated == 1:
+    if all(np.ptp(r.begin) == np.ptp(r.end) == 0 for r in found.records):
         assert found.seconds == pytest.approx(sum(float(r.seconds.max()) for r in found.records))
 
 
@@ -312,7 +298,7 @@ def test_one_device_computes_alone():
     found = ed.simulate(plan, "cpu-cluster")
     assert found.seconds == found.computing[0] > 0
     assert found.levels == ()
-    assert "all alike" in str(found)
+    assert "on 1 devices; " in str(found)
 
 
 @pytest.mark.parametrize("devices", [64, 1024])
@@ -321,7 +307,6 @@ def test_many_devices_do_as_few_do(devices):
     side = 1024
     plan = matmul(["i"], {"a": devices}, i=side, j=side, k=side)
     found = simulate_program(program_of(plan), machine(**ENDLESS))
-    assert found.simulated == 1
     block = 4 * side * side // devices
     assert found.seconds == pytest.approx((devices - 1) * (1e-4 + block / 1e4))
     assert prod(plan.mesh.sizes) == devices

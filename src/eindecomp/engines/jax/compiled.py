@@ -17,7 +17,7 @@ from eindecomp.engines.jax.layouts import ArrayLayout
 from eindecomp.engines.jax.moves import Here, move
 from eindecomp.engines.jax.traced_program import TracedProgram, looks_up
 from eindecomp.kernels.point_program import scalar_type
-from eindecomp.tra.program.patterns import pattern_of
+from eindecomp.tra.program.steps import pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ from eindecomp.layout.boxes import shape_of, volume
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import Tiling, group_along
 from eindecomp.tra.program.device_row import moves
-from eindecomp.tra.program.patterns import Exchanged, Gathered, Pattern
+from eindecomp.tra.program.steps import Exchanged, Gathered, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -26,11 +26,11 @@ from eindecomp.kernels.jax.functions import filled
 from eindecomp.kernels.jax.tile_kernels import kernel_of
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
-from eindecomp.tra.program.patterns import Gathered
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
     Free,
+    Gathered,
     Generate,
     Load,
     Move,

@@ -25,11 +25,12 @@ from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import group_along
 from eindecomp.tra.program.memory import is_view
-from eindecomp.tra.program.patterns import Exchanged, Gathered
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
+    Exchanged,
     Free,
+    Gathered,
     Generate,
     Load,
     Move,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eindecomp.engines.spare import LARGE
 from eindecomp.engines.tensor import Tensor
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.program.patterns import Exchanged
-from eindecomp.tra.program.steps import Move, Role
+from eindecomp.tra.program.steps import Exchanged, Move, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

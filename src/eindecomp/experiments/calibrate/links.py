@@ -16,8 +16,7 @@ import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES
-from eindecomp.planner.costs.rates import Curve, highest, middle, ratio
+from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES, Curve, highest, middle, ratio
 from eindecomp.planner.make import plan as make_plan
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.planner.costs.rates import Curve
+    from eindecomp.planner.costs.machine import Curve
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 

@@ -8,32 +8,22 @@ form a group, and what a group needs and does not hold must cross these levels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES
-from eindecomp.planner.costs.price import PriceInBytes, infinite_where
-from eindecomp.planner.costs.rates import Curve, Line, steady
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.costs.machine import Collective, Machine
-    from eindecomp.planner.costs.seconds import PriceInSeconds
-    from eindecomp.planner.space.choices import Choices
-
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.mesh import Mesh
+from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES, Collective, Curve, Line, Machine
+from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
+from eindecomp.planner.space.choices import Choices
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask, infinite_where
 
 
 class PieceCount(NamedTuple):
@@ -61,10 +51,6 @@ class LeastBytes:
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """All axes are one level."""
         return (self.mesh.sizes,)
-
-    def on(self, mesh: Mesh) -> LeastBytes:
-        """The same prices on another mesh."""
-        return LeastBytes(mesh)
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """Each device keeps at most the smaller tile side of each dimension."""
@@ -99,7 +85,7 @@ class LeastBytes:
         return np.array(elements, dtype=np.int64)
 
 
-def _tiles(sides: Sequence[PieceCount]) -> NDArray[np.float64]:
+def _tiles(sides: Sequence[PieceCount]) -> Floats:
     return np.array([_tile(side) for side in sides], dtype=np.float64)
 
 
@@ -138,7 +124,8 @@ def _carried(machine: Machine, kind: Collective, axis: str) -> Curve | Line:
     """What a collective takes along an axis: measured, or by latency and bandwidth."""
     if (curve := machine.curve_of(kind, axis)) is not None:
         return curve
-    return steady(machine.task_overhead + machine.latency_of(axis), machine.bandwidth_of(axis))
+    start = machine.task_overhead + machine.latency_of(axis)
+    return Line(start, 1 / machine.bandwidth_of(axis))
 
 
 def _least_fetch(machine: Machine, axis: str) -> Line:
@@ -159,21 +146,11 @@ class LeastSeconds:
 
     Pieces then say which outer axes cut a label, which matters most: their links are the slowest.
     """
-    _reduced: dict[object, tuple[Choices, Any]] = field(
-        default_factory=dict[Any, Any], compare=False, repr=False
-    )
-    """What was asked before; equal layers have the same choices."""
-    _fetched: dict[object, Any] = field(default_factory=dict[Any, Any], compare=False, repr=False)
-    """The same of fetches; tensors of one shape are often cut in the same ways."""
 
     @property
     def mesh(self) -> Mesh:
         """The mesh that things move on."""
         return self.price.mesh
-
-    def on(self, mesh: Mesh) -> LeastSeconds:
-        """The same prices on another mesh."""
-        return LeastSeconds(self.price.on(mesh), self.fine)
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -191,12 +168,6 @@ class LeastSeconds:
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """What must cross the outer levels, over the widest link that it could cross."""
-        key = (tuple(held), tuple(needed), item)
-        if key not in self._fetched:
-            self._fetched[key] = self._fetch(held, needed, item)
-        return self._fetched[key]
-
-    def _fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         total = LeastBytes(self.mesh).needed(needed).astype(np.float64)[None]
         seconds = np.zeros((len(held), len(needed)))
         before, crossed = np.zeros(seconds.shape), np.zeros(seconds.shape)
@@ -215,9 +186,7 @@ class LeastSeconds:
             before, crossed = missing, axes
         return seconds * (1 - _ROUNDING)
 
-    def _are_even(
-        self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts]
-    ) -> NDArray[np.bool_]:
+    def _are_even(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts]) -> Mask:
         """Where pieces are named by coordinates as numbers are by digits, all of the same base."""
         alike = len(set(self.mesh.sizes)) <= 1
         even = np.full((len(held), len(needed)), alike, dtype=bool)
@@ -240,12 +209,6 @@ class LeastSeconds:
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """The same whichever axes of a level are chosen."""
-        key = (id(choices), elements, partial, item)
-        if key not in self._reduced:
-            self._reduced[key] = choices, self._reduce_scatter(choices, elements, partial, item)
-        return self._reduced[key][1]
-
-    def _reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         summed, spread = self._summed(choices)
         view = choices.view
         out = [i for i in range(len(view.labels)) if i not in view.aggregated]
@@ -322,7 +285,7 @@ def _of_group(sides: Sequence[PieceCount], level: int) -> tuple[Floats, Floats]:
     return np.array(elements, dtype=np.float64), np.array(pieces, dtype=np.float64)
 
 
-def _crossed(total: Floats, missing: Floats, size: int, even: NDArray[np.bool_]) -> Floats:
+def _crossed(total: Floats, missing: Floats, size: int, even: Mask) -> Floats:
     """The axes that are crossed, at least: one where something misses.
 
     Where pieces are even, devices that agree on one more axis find as much as those before them did

@@ -1,28 +1,44 @@
-"""`Price`: what an objective charges for what a plan does; `PriceInBytes`, the simplest."""
+"""Objectives: what plans minimize, and the `Price` that each charges for what a plan does.
+
+In seconds, kernel calls take what the roofline says, and movement goes axis by axis. An element
+that a device needs comes from the nearest device that holds it: it crosses axis j if that device
+differs from this one at axis j but at no axis outside it. Bytes are those of the average device.
+Each kernel call and each message takes the machine's overhead of a task as well; where messages
+were measured, that is part of their curve.
+
+Where communication can run beside computing, a vertex's fetches and its reduction each run beside
+an equal share of its own kernel calls, and only what they take beyond that counts. What really runs
+beside them is whatever is computed between the time when their source is ready and the time when
+they are waited for; that depends on the whole plan, a share of the vertex's own calls only on its
+choice and its sources'. Moving a tensor to its second layout is never hidden.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
-from eindecomp.layout.cut import Cut, largest_side
-from eindecomp.layout.overlaps import covers, moved
-from eindecomp.solve import INFINITE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.space.choices import Choices
-
-    Costs = NDArray[Any]
+from eindecomp.errors import PlanError
+from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.work import tile_operations
+from eindecomp.layout.cut import Cut, largest_side, nests_outward, outer_cut
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.overlaps import covers, moved, overlaps_within, totals
+from eindecomp.layout.view import View, dim_parts, tile_sides
+from eindecomp.planner.costs.machine import (
+    FETCHES,
+    Collective,
+    Machine,
+    best_rate,
+    function_seconds,
+    rate,
+)
+from eindecomp.planner.space.choices import Choices
+from eindecomp.solve.problem.arrays import Costs, Floats, Mask, infinite_where
 
 
 class Price(Protocol):
@@ -57,58 +73,21 @@ class Price(Protocol):
         ...
 
 
-@runtime_checkable
-class Overlapping(Protocol):
-    """What an objective also has where communication can run beside computing."""
-
-    def hides(
-        self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
-    ) -> Costs | None:
-        """What each fetch, and the reduction, costs less under each assignment; None for nothing.
-
-        `fetches` is the number of inputs that are fetched.
-        """
-        ...
-
-
 def hidden(
     price: object, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
 ) -> Costs | None:
-    """The same for any prices; nothing is hidden where they do not say so."""
-    is_able = isinstance(price, Overlapping)
-    return price.hides(vertex, choices, items, fetches) if is_able else None
+    """What each fetch, and the reduction, costs less under each assignment; None for nothing.
+
+    That is what `hides` of the prices says, where communication can run beside computing; `fetches`
+    is the number of inputs that are fetched.
+    """
+    hides: Any = getattr(price, "hides", None)
+    return None if hides is None else hides(vertex, choices, items, fetches)
 
 
 def beyond(costs: Any, hides: Any | None) -> Any:
     """What costs are beyond what is hidden of them."""
     return costs if hides is None else np.maximum(costs - hides, 0.0)
-
-
-def held_elements(mesh: Mesh, cuts: Sequence[Cut]) -> Costs:
-    """The elements of each cut on all devices, as if each had the largest piece."""
-    tiles = [prod(largest_side(mesh, span) for span in cut) for cut in cuts]
-    return mesh.devices * np.array(tiles, dtype=np.int64)
-
-
-def infinite_where(mask: NDArray[np.bool_], costs: Costs) -> Costs:
-    """The costs with ∞ where the mask holds."""
-    infinite = INFINITE if costs.dtype.kind == "i" else np.inf
-    return np.where(mask, costs.dtype.type(infinite), costs)
-
-
-def is_infinite(costs: Costs) -> NDArray[np.bool_]:
-    """Where costs are ∞."""
-    return costs >= (INFINITE if costs.dtype.kind == "i" else np.inf)
-
-
-def multiplied(costs: Any, times: int) -> Any:
-    """Several times the costs; what is infinite stays so."""
-    return costs if times == 1 else infinite_where(is_infinite(costs), costs * times)
-
-
-def added(one: Any, other: Any) -> Any:
-    """The sum of costs; what is infinite stays so."""
-    return infinite_where(is_infinite(one) | is_infinite(other), one + other)
 
 
 @dataclass(frozen=True)
@@ -137,4 +116,207 @@ class PriceInBytes:
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
         """As many of the largest piece as there are devices."""
-        return item * held_elements(self.mesh, cuts)
+        tiles = [prod(largest_side(self.mesh, span) for span in cut) for cut in cuts]
+        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class PriceInSeconds:
+    """The seconds that everything takes, one thing after another."""
+
+    mesh: Mesh
+    machine: Machine
+
+    def on(self, mesh: Mesh) -> PriceInSeconds:
+        """The same prices on another mesh."""
+        return PriceInSeconds(mesh, self.machine)
+
+    def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
+        """Bytes over bandwidth, axis by axis, and a latency for each axis that is crossed."""
+        total = totals(self.mesh, needed)[None]
+        seconds = np.zeros((len(held), len(needed)))
+        before = np.zeros(seconds.shape)
+        for axis in range(len(self.mesh.sizes)):
+            missing = total - self._near(held, needed, axis + 1)
+            crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
+            seconds += np.where(crossing > 0, self._fetch_along(axis, held, needed, crossing), 0.0)
+            before = np.maximum(before, missing)
+        return infinite_where(~covers(held, needed), seconds)
+
+    def _fetch_along(self, axis: int, held: Sequence[Cut], needed: Sequence[Cut], size: Any) -> Any:
+        """What crosses one axis, by whichever collective that is."""
+        curves = [self.machine.curve_of(kind, self.mesh.names[axis]) for kind in FETCHES]
+        if len(set(curves)) == 1:
+            return self.link(axis, size, 1, FETCHES[0])
+        seconds = np.zeros(size.shape)
+        for kind, mask in fetched_by(held, needed, axis).items():
+            seconds += np.where(mask, self.link(axis, size, 1, kind), 0.0)
+        return seconds
+
+    def _near(self, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Any:
+        """What devices find on those that have the same coordinates along some outer axes."""
+        # Cuts that differ only in inner axes are alike here, if those are also the innermost.
+        keys = [outer_cut(cut, axes) if nests_outward(cut, axes) else cut for cut in held]
+        distinct = {cut: i for i, cut in enumerate(dict.fromkeys(keys))}
+        table = overlaps_within(self.mesh, list(distinct), needed, axes)
+        return table[[distinct[key] for key in keys]]
+
+    def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
+        """Reduce-scatters from the innermost axis out, then all-gathers over replicating axes."""
+        seconds = np.zeros(choices.reduced.shape)
+        aggregated = set(choices.view.aggregated)
+        out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
+        for (a, h), places in choices.places.items():
+            size = elements * partial / max(int(choices.parts[a, out].prod()), 1)
+            summed = sorted(x for i in aggregated for x in choices.assignments[a][i])
+            for axis in reversed(summed):
+                ways = self.mesh.sizes[axis]
+                seconds[a, h] += self.link(
+                    axis, size * (ways - 1) / ways, ways - 1, "reduce_scatter"
+                )
+                size /= ways
+            size *= item / partial
+            scattered = {axis for own in places for axis in own}
+            for axis in (axis for axis in summed if axis not in scattered):
+                ways = self.mesh.sizes[axis]
+                seconds[a, h] += self.link(axis, size * (ways - 1), ways - 1, "all_gather")
+                size *= ways
+        return infinite_where(choices.reduced < 0, seconds)
+
+    def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
+        """The longer of computing the largest tile and of reading and writing its memory."""
+        return self._kernel(vertex, choices, items) + self.machine.task_overhead
+
+    def _kernel(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Floats:
+        """What is computed, without the overhead of a task."""
+        view, parts = choices.view, choices.parts
+        sizes = np.array(view.sizes, dtype=np.int64)
+        sides = (-(-sizes // parts)).astype(np.float64)
+        touched = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
+        touched = touched.astype(np.float64)
+        traffic = touched * vertex.dtype.itemsize
+        for dims, item in zip(view.reads, items, strict=True):
+            if dims is not None:
+                tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
+                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * item
+        tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
+        work = tile_operations(vertex.op, tile)
+        intensity = work / np.maximum(touched, 1.0)
+        flops, item = self.machine.flops, vertex.dtype.itemsize
+        computing = work / rate(flops, vertex.op, intensity, item)
+        computing = computing + function_seconds(flops, vertex.op, tile, item)
+        return np.maximum(computing, traffic / self.machine.memory_bandwidth)
+
+    def hides(
+        self, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
+    ) -> Any | None:
+        """The seconds of each fetch, and of the reduction, that each assignment computes beside."""
+        if not self.machine.overlap:
+            return None
+        aggregated = list(choices.view.aggregated)
+        reduces = choices.parts[:, aggregated].prod(axis=1) > 1
+        shares = np.maximum(fetches + reduces, 1)
+        return self.machine.overlap * self._kernel(vertex, choices, items) / shares
+
+    def held(self, cuts: Sequence[Cut], item: int) -> Any:
+        """As for bytes."""
+        return PriceInBytes(self.mesh).held(cuts, item)
+
+    def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
+        """The least seconds that computing a vertex can take: devices share it equally."""
+        sizes = dict(zip(view.labels, view.sizes, strict=True))
+        work = float(tile_operations(vertex.op, sizes))
+        traffic = float(vertex.elements * vertex.dtype.itemsize)
+        for dims, item in zip(view.reads, items, strict=True):
+            labels = [dim.label for dim in dims or () if dim.label is not None]
+            if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
+                traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
+        flops, item = self.machine.flops, vertex.dtype.itemsize
+        computing = work / best_rate(flops, vertex.op, item)
+        computing += float(function_seconds(flops, vertex.op, sizes, item))
+        most = max(computing, traffic / self.machine.memory_bandwidth)
+        return most / self.mesh.devices + self.machine.task_overhead
+
+    def link(self, axis: int, size: Any, messages: int, kind: Collective) -> Any:
+        """The seconds in which every device receives so many bytes along an axis."""
+        name, machine = self.mesh.names[axis], self.machine
+        if (curve := machine.curve_of(kind, name)) is not None:
+            return curve.seconds(size)
+        start = machine.task_overhead + machine.latency_of(name)
+        return start * messages + size / machine.bandwidth_of(name)
+
+
+def fetched_by(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> dict[Collective, Mask]:
+    """For each held and each needed cut, what fetching along an axis is.
+
+    An axis that cuts what is held and not what is needed gathers. One that cuts another dimension
+    than before exchanges. Anything else goes from device to device.
+    """
+    before = np.array([_cut_by(cut, axis) for cut in held], dtype=np.int64)[:, None]
+    after = np.array([_cut_by(cut, axis) for cut in needed], dtype=np.int64)[None]
+    gathers = (before >= 0) & (after < 0)
+    exchanges = (before >= 0) & (after >= 0) & (before != after)
+    return {
+        "all_gather": gathers,
+        "all_to_all": exchanges,
+        "point_to_point": ~(gathers | exchanges),
+    }
+
+
+def _cut_by(cut: Cut, axis: int) -> int:
+    """The dimension that an axis cuts, or -1."""
+    return next((d for d, span in enumerate(cut) if axis in span.axes), -1)
+
+
+OBJECTIVES = ("bytes", "bound", "time")
+
+
+@dataclass(frozen=True, repr=False)
+class Objective:
+    """An objective of the user's own: a name, the prices on a mesh, and their unit.
+
+    Args:
+        name: What it is called, such as `"energy"`.
+        price: Makes the prices on a mesh, such as `lambda mesh: Joules(mesh)`; see "write an
+            objective" in the documentation.
+        unit: What costs are shown in, such as `"J"`.
+        redundant: Whether several devices may compute the same piece, `True` only if computing has
+            a price.
+
+    Raises:
+        PlanError: The name is that of a built-in objective.
+
+    Examples:
+        >>> from eindecomp.planner.costs.price import PriceInBytes
+        >>> Objective("traffic", PriceInBytes, unit="bytes")
+        <Objective 'traffic' in bytes>
+    """
+
+    name: str
+    price: Callable[[Mesh], Price]
+    unit: str = ""
+    redundant: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name in OBJECTIVES:
+            raise PlanError(f"objective {self.name!r} is built in: give yours another name")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<Objective {self.name!r}{f' in {self.unit}' if self.unit else ''}>"
+
+
+def price_of(objective: str | Objective, mesh: Mesh, machine: Machine | None) -> Price:
+    """Seconds on the machine for "time", the user's own prices, else the bytes that really move."""
+    if isinstance(objective, Objective):
+        return objective.price(mesh)
+    if objective == "time" and machine is not None:
+        return PriceInSeconds(mesh, machine)
+    return PriceInBytes(mesh)
+
+
+def may_repeat(objective: str | Objective) -> bool:
+    """Whether plans may compute the same piece on several devices."""
+    return objective.redundant if isinstance(objective, Objective) else objective == "time"

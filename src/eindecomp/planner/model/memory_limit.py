@@ -12,39 +12,30 @@ stay within the limit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from eindecomp.errors import PlanError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
-from eindecomp.layout.cut import bits_of, largest_side, parts_of
+from eindecomp.layout.cut import Cut, bits_of, largest_side, parts_of
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import copied, fullest
 from eindecomp.layout.view import dim_parts, is_planned, tile_sides
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.planner.costs.price import infinite_where
 from eindecomp.planner.model.movement import MovementModel, Site
-from eindecomp.planner.space.choices import summed_axes
+from eindecomp.planner.space.choices import Choices, summed_axes
+from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.solve.problem.arrays import Ints, Mask, infinite_where
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.layout_rules import LayoutRules
-
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-    Cuts = tuple[Cut, ...]
+Cuts = tuple[Cut, ...]
 
 
 Steps = tuple[int, int]
@@ -92,8 +83,13 @@ def add_usage(model: MovementModel) -> int:
             now = lives.steps[site.vertex.name]
             lasts = not model.rules.has_home(model.graph[name])
             _add_copy(model, site, k, held, (0, end) if lasts else (now, now + 1))
-    fills = [vertex for vertex in model.graph.outputs if isinstance(vertex.op, Fill)]
-    return sum(_shared_out(model, vertex) for vertex in fills)
+    held = 0
+    for vertex in model.graph.outputs:
+        if isinstance(vertex.op, Fill):  # a device makes a share of it along its longest side
+            longest = max(vertex.shape, default=1)
+            share = -(-longest // model.price.mesh.devices)
+            held += vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
+    return held
 
 
 def _add_result(model: MovementModel, name: str, now: int, held: tuple[int, int]) -> None:
@@ -165,13 +161,6 @@ def _largest_shares(choices: Choices) -> Ints:
 
 
 # Inputs
-
-
-def _shared_out(model: MovementModel, vertex: Vertex) -> int:
-    """What a device makes of a fill that is an output: a share along its longest side."""
-    longest = max(vertex.shape, default=1)
-    share = -(-longest // model.price.mesh.devices)
-    return vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
 
 
 def _readers(model: MovementModel) -> dict[str, list[tuple[Site, int]]]:

@@ -10,43 +10,35 @@ which layouts it reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
+from eindecomp.layout.cut import Cut
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.price import beyond, hidden
-from eindecomp.planner.model.reads import (
+from eindecomp.planner.costs.price import Price, beyond, hidden
+from eindecomp.planner.model.tables import (
+    CostTables,
     Holder,
     InputRead,
     choices_of_all,
     second_layouts,
     sharers_of,
 )
-from eindecomp.planner.model.tables import CostTables
-from eindecomp.planner.space.choices import Decision, Layouts, Reads
+from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.view import View
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices
-    from eindecomp.solve import Problem
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve import Problem
+from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +74,6 @@ class MovementModel:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
-    needs: bool = False
-    """Whether what a vertex reads of a tensor with a second layout is a variable of its own."""
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
     """For vertices that choose alike, in whose name they do."""
     tables: CostTables = field(default_factory=CostTables)
@@ -135,7 +125,7 @@ class MovementModel:
         }
         model = MovementModel(
             graph, price, rules, sites, second, sharers, relays, pairs, apart,
-            by_levels, alike, CostTables(deadline),
+            alike, CostTables(deadline),
         )  # fmt: skip
         model._add_sites()
         return model
@@ -327,9 +317,6 @@ class MovementModel:
         if reads is None or self.maker(name) not in self.sites:
             return
         reader, hides = self.assign[site.vertex.name], self._hides(site)
-        if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
-            hides = _most_hidden(hides, reads)
-            reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
             self.graph[name].dtype.itemsize,
@@ -357,27 +344,6 @@ class MovementModel:
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
             self.tables.table((self.second[name], reader), second_key, fetch.second_table)
-
-    def _add_need(self, site: Site, k: int, reads: Reads) -> tuple[int, Reads]:
-        """A variable for what a vertex reads of an input: fewer choices than its assignments."""
-        each = np.arange(len(reads.cuts))
-        need = self.tables.variable(np.zeros(len(each), dtype=np.int64))
-
-        def table() -> Any:
-            return np.where(reads.of[:, None] == each[None], 0.0, inf)
-
-        key = (id(site.choices), k, "need")
-        self.tables.table((self.assign[site.vertex.name], need), key, table)
-        return need, Reads(reads.cuts, each)
-
-
-def _most_hidden(hides: Any | None, reads: Reads) -> Any | None:
-    """For each cut that is read, the most that any assignment hides that reads it."""
-    if hides is None:
-        return None
-    most = np.zeros(len(reads.cuts))
-    np.maximum.at(most, reads.of, hides)
-    return most
 
 
 def _flagged(

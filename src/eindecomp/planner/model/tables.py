@@ -1,26 +1,30 @@
-"""Collects variables and shared tables for the solver."""
+"""The variables and tables that the solver is given, among them what fetching an input costs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Cut
+from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.price import added, infinite_where, multiplied
+from eindecomp.planner.costs.price import Price, beyond
+from eindecomp.planner.space.choices import Choices, Reads
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import planning_time
+from eindecomp.solve.problem.arrays import Costs, Ints, Mask, infinite_where, multiplied
+from eindecomp.solve.problem.cost_network import problem_over
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Costs = NDArray[Any]
-    Scope = tuple[int, ...]
+Scope = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -95,32 +99,16 @@ class CostTables:
         limited: dict[str, Any] = {}
         if limit is not None:
             limited = {"usage": self.usage, "intervals": self.intervals, "limit": limit}
-        unary = list(self.unary)
-        pairs: list[Scope] = []
-        table_of: list[int] = []
-        tables: dict[int, Costs] = {}
-        factors: list[tuple[Scope, Costs]] = []
         made: dict[Hashable, tuple[Scope, Costs]] = {}
+        tables: list[tuple[Scope, Costs]] = []
         for (scope, number), times in self.uses.items():
             # Which variables are the same, not which ones they are, decides what becomes of it.
             key = (number, times, tuple(scope.index(v) for v in scope))
             if key not in made:
                 made[key] = _once_each(key[2], multiplied(self.tables[number], times))
             places, table = made[key]
-            own = tuple(scope[k] for k in places)
-            if len(own) == 1:
-                unary[own[0]] = added(unary[own[0]], table)
-            elif len(own) == 2:
-                pairs.append(own)
-                table_of.append(id(table))
-                tables[id(table)] = table
-            else:
-                factors.append((own, table))
-        numbers = {key: number for number, key in enumerate(tables)}
-        return Problem.of(
-            unary, pairs, list(tables.values()), factors,
-            table_of=[numbers[key] for key in table_of], **limited,
-        )  # fmt: skip
+            tables.append((tuple(scope[k] for k in places), table))
+        return problem_over(self.unary, tables, **limited)
 
 
 def _once_each(scope: Scope, table: Costs) -> tuple[Scope, Costs]:
@@ -129,3 +117,170 @@ def _once_each(scope: Scope, table: Costs) -> tuple[Scope, Costs]:
     if kept == scope:
         return scope, table
     return kept, np.ascontiguousarray(np.einsum(table, scope, kept))
+
+
+class Holder(NamedTuple):
+    """The variable that chooses a tensor's home, and the homes it chooses from."""
+
+    variable: int
+    homes: tuple[Cut, ...]
+    home_of: Ints | None = None
+    """The home of each assignment where the variable is that of assignments; else None."""
+    flags: int = 1
+    """How many choices of the variable stand for one assignment."""
+
+    def spread(self, table: Any) -> Any:
+        """From a row for each home to one for each choice of the variable."""
+        if self.home_of is None:
+            return table
+        return np.repeat(table[self.home_of], self.flags, axis=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputRead:
+    """One input of a vertex: where it lies, and which cut of it each choice of the reader needs."""
+
+    price: Price
+    item: int
+    holder: Holder
+    second_layouts: tuple[Cut, ...]
+    """The second layouts that the input may be kept in."""
+    reads: Reads
+    flags: int
+    """How many choices of the reader stand for one assignment."""
+    bit: int | None
+    """The bit of the reader's choice that says to read the second layout, if there is one."""
+    sharers: float = 1
+    """The number of readers among which the cost of fetching from home is divided."""
+    relays: tuple[Cut, ...] = ()
+    """The layouts through which a divided fetch may go, if that costs less."""
+    hides: Any = None
+    """What each assignment of the reader hides of a fetch; None for nothing."""
+
+    @property
+    def _needs(self) -> Ints:
+        """The cut that each choice of the reader needs."""
+        return np.repeat(self.reads.of, self.flags)
+
+    @property
+    def _from_second(self) -> Mask:
+        """Which choices of the reader read the second layout."""
+        if self.bit is None:
+            return np.zeros(self.flags * len(self.reads.of), dtype=bool)
+        return np.tile(np.arange(self.flags) >> self.bit & 1 == 1, len(self.reads.of))
+
+    def home_table(self) -> Any:
+        """From the home: the holder's choices × the reader's."""
+        price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
+        if self.sharers > 1:
+            price = self._relayed(price)
+        table = self._read(self.holder.spread(price))
+        if self.sharers > 1:
+            # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
+            whole = table.dtype.kind == "i" and self.sharers != inf
+            table = table // int(self.sharers) if whole else table / self.sharers
+        return np.where(self._from_second[None], 0, table)
+
+    def _read(self, price: Any) -> Any:
+        """From a column for each needed cut to one for each choice of the reader."""
+        hides = None if self.hides is None else np.repeat(self.hides, self.flags)[None]
+        return beyond(price[:, self._needs], hides)
+
+    def _relayed(self, direct: Any) -> Any:
+        """The least that fetching takes, directly or by way of one other layout."""
+        if not self.relays:
+            return direct
+        there = self.price.fetch(self.holder.homes, self.relays, self.item)
+        onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
+        for k in range(len(self.relays)):
+            direct = np.minimum(direct, there[:, k, None] + onward[k])
+        return direct
+
+    def second_table(self) -> Any:
+        """From the second layout, where the reader's choice says so; row 0 means there is none."""
+        price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
+        said = self._from_second[None]
+        none = infinite_where(said, np.zeros((1, 1), price.dtype))
+        return np.concatenate([none, np.where(said, self._read(price), 0)])
+
+    def cheaper_table(self) -> Any:
+        """From whichever costs less: the holder's choices × second layouts × the reader's."""
+        from_home = self.home_table()
+        second = self._read(self.price.fetch(self.second_layouts, self.reads.cuts, self.item))
+        none = infinite_where(np.ones((1, second.shape[1]), dtype=bool), second[:1])
+        return np.minimum(from_home[:, None], np.concatenate([none, second])[None])
+
+
+def choices_of_all(
+    graph: Graph,
+    rules: LayoutRules,
+    choices_of: Callable[[Vertex, View], Choices | None],
+    alike: Mapping[str, str],
+) -> dict[str, Choices]:
+    """What each vertex can choose; those that are left out choose nothing."""
+    found: dict[str, Choices | None] = {}
+    own: dict[str, Choices] = {}
+    for vertex in rules.chosen(graph):
+        kind = alike.get(vertex.name, vertex.name)
+        if kind not in found:
+            found[kind] = choices_of(vertex, view_of(graph, vertex))
+        if (choices := found[kind]) is not None:
+            own[vertex.name] = choices
+    return own
+
+
+def second_layouts(
+    graph: Graph,
+    rules: LayoutRules,
+    own: Mapping[str, Choices],
+    alike: Mapping[str, str],
+) -> dict[str, tuple[Cut, ...]]:
+    """For each tensor that has a home and several readers, the layouts that they may want."""
+    wanted: dict[str, list[Reads]] = {}
+    for name, _, reads in _read(graph, rules, own):
+        wanted.setdefault(name, []).append(reads)
+    of_kind: dict[str, tuple[Cut, ...]] = {}
+    found: dict[str, tuple[Cut, ...]] = {}
+    for name, reading in wanted.items():
+        if len(reading) > 1 and name not in rules.gathered:
+            cuts = tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
+            found[name] = of_kind.setdefault(alike.get(name, name), cuts)
+    return found
+
+
+def sharers_of(
+    graph: Graph,
+    rules: LayoutRules,
+    own: Mapping[str, Choices],
+    second: Mapping[str, tuple[Cut, ...]],
+    *,
+    by_levels: bool,
+) -> dict[str, float]:
+    """The tensors whose fetches are divided among readers: second layouts make too large tables.
+
+    The same where some reader is left out: the second layout may be one that it wants.
+    """
+    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in own]
+    unseen = {name for vertex in left_out for name in vertex.inputs}
+    most: dict[str, list[int]] = {}
+    for name, choices, reads in _read(graph, rules, own):
+        ways = reads.cuts if by_levels else choices.assignments
+        most.setdefault(name, []).append(len(ways))
+    sharers: dict[str, float] = {}
+    for name, reading in most.items():
+        maker = own[rules.tie.get(name, name)]
+        held = len(maker.assignments if maker.is_settled else maker.homes)
+        cells = held * (1 + len(second.get(name, ()))) * max(reading)
+        if name in unseen or (name in second and cells > budgets.SHARED_CELLS):
+            sharers[name] = inf if name in unseen and by_levels else len(reading)
+    return sharers
+
+
+def _read(
+    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices]
+) -> Iterator[tuple[str, Choices, Reads]]:
+    """Every tensor whose home is chosen, once for each reader, with the reader's choices."""
+    for reader, choices in own.items():
+        for name, reads in zip(graph[reader].inputs, choices.reads, strict=True):
+            if reads is not None and rules.tie.get(name, name) in own:
+                yield name, choices, reads

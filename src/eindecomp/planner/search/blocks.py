@@ -4,43 +4,44 @@ All axes are one block where the tables allow it. Beyond that, a few axes are ch
 first from coarse to fine, the outer axes on a mesh of their own and each following block inside
 what has been decided; then blocks are chosen again, with all others fixed, until nothing improves.
 With many equal layers, those choose alike first, and then apart: sooner than apart at once.
+`start_from_pieces` chooses axes for the numbers of pieces that the relaxed problem has chosen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING
-
-import numpy as np
+from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import bits_of
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
-from eindecomp.planner.search.search import Outcome, Search, all_axes, solve
-from eindecomp.planner.space.alike import alike_vertices
+from eindecomp.planner.search.relaxation import Levels, Relaxed, Vector, pieces_of
+from eindecomp.planner.search.search import (
+    Outcome,
+    Search,
+    all_axes,
+    better,
+    is_enough,
+    is_open,
+    solve,
+)
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
     Decision,
+    Settled,
     summed_axes,
     unassigned,
     ways,
 )
-from eindecomp.planner.space.reduce_scatter import Settled
-from eindecomp.planner.space.viable import some_parts
+from eindecomp.planner.space.layout_rules import alike_vertices
+from eindecomp.planner.space.viable import FixedParts, some_parts
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.view import View
-    from eindecomp.planner.search.search import Outcome, Search
-
-    Ints = NDArray[np.int64]
 
 
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
@@ -81,38 +82,30 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Improved:
-    """What choosing blocks of one size again has led to."""
-
-    outcome: Outcome
-    is_settled: bool
-    """Whether no block of this size improves it, or the goal is met, or time is up."""
-    is_too_wide: bool = False
-    """Whether a block was too wide to be solved."""
-
-
 def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
     """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
     for size in sizes:
-        improved = improve_blocks(search, outcome, goal, size)
-        outcome = improved.outcome
-        if improved.is_settled:
+        outcome, is_settled = improve_blocks(search, outcome, goal, size)
+        if is_settled:
             break  # smaller blocks would find nothing either
     return outcome
 
 
 def improve_blocks(
     search: Search, outcome: Outcome, goal: float, size: int, *, searched: bool = False
-) -> Improved:
-    """The same for blocks of one size; those too wide for elimination may be `searched`."""
+) -> tuple[Outcome, bool]:
+    """The same for blocks of one size; those too wide for elimination may be `searched`.
+
+    Also returns whether no such block improves the plan, or the goal is met, or time is up; if not,
+    a block was too wide to be solved.
+    """
     windows = _windows(search, size)
     stale = turn = 0
     last = 0.0
     while stale < len(windows) and outcome.cost > goal:
         started = planning_time()
         if started + last > search.deadline:
-            return Improved(outcome, is_settled=True)
+            return outcome, True
         hurried = search
         if searched:
             end = started + max(
@@ -123,13 +116,13 @@ def improve_blocks(
         try:
             other = choose_block(hurried, window, outcome.decisions, pairs=searched)
         except UnsolvedError:
-            return Improved(outcome, is_settled=False, is_too_wide=True)
+            return outcome, False
         last = planning_time() - started
         search.tell("improve", min(other.cost, outcome.cost))
         stale = 0 if other.cost < outcome.cost else stale + 1
         outcome = other if other.cost < outcome.cost else outcome
         turn += 1
-    return Improved(outcome, is_settled=True)
+    return outcome, True
 
 
 def block_sizes(search: Search) -> tuple[int, ...]:
@@ -213,13 +206,114 @@ def improve_layers(search: Search, outcome: Outcome, goal: float) -> Outcome:
         for size in block_sizes(finer):
             if size >= too_wide:
                 continue  # what was too wide already is no narrower with more to choose
-            improved = improve_blocks(finer, outcome, goal, size)
-            outcome = improved.outcome
-            if improved.is_settled:
+            outcome, is_settled = improve_blocks(finer, outcome, goal, size)
+            if is_settled:
                 break
             too_wide = size
     # A search takes a share of the time, whereas elimination is done at once.
     for alike in known:
         finer = replace(search, alike=alike, any_order=True)
-        outcome = improve_blocks(finer, outcome, goal, 1, searched=True).outcome
+        outcome, _ = improve_blocks(finer, outcome, goal, 1, searched=True)
     return outcome
+
+
+_UNUSED = -1
+
+
+def start_from_pieces(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
+    """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
+    if relaxed.parts is None or relaxed.vectors is None:
+        return None
+    if search.memory is not None and len(relaxed.levels) > 1:
+        return None
+    if search.memory is not None or search.redundant:
+        return _choose_by_vectors(search, relaxed.levels, relaxed.vectors, relaxed.bound)
+    restricted = replace(search, restriction=FixedParts(relaxed.parts, search.mesh.devices))
+    # With given numbers of pieces, an axis has few labels to choose from.
+    axes = max(len(search.mesh.sizes), 1)
+    every = (axes,) if search.most_ways <= budgets.LISTED_WAYS else ()
+    try:
+        outcome = replace(choose_by_blocks(restricted, (*every, *sizes)), bound=0)
+    except PlanError:
+        if not search.rules.pinned:
+            raise
+        return None  # pieces do not say which axes a pin asks for
+    if is_open(outcome.cost, relaxed.bound) and 1 < axes <= budgets.ORDERED_AXES:
+        other = _choose_by_vectors(search, relaxed.levels, relaxed.vectors, relaxed.bound)
+        outcome = outcome if other is None else better(other, outcome)
+    return outcome
+
+
+def _choose_by_vectors(
+    search: Search, levels: Levels, vectors: Mapping[str, Sequence[Vector]], bound: float
+) -> Outcome | None:
+    """The best plan with these pieces: the first vector of each vertex, then any of several."""
+    outcome: Outcome | None = None
+    axes = len(search.mesh.sizes)
+    search = replace(search, any_order=axes <= budgets.ORDERED_AXES)
+    first = {name: rows[:1] for name, rows in vectors.items()}
+    for allowed in [first] if first == vectors else [first, vectors]:
+        outcome = _choose(search, budgets.PIECES_SHARE, levels, allowed, outcome)
+    several = len(levels) > 1 and budgets.ORDERED_AXES < axes <= budgets.NESTED_AXES
+    if several and outcome is not None and not is_enough(search, outcome.cost, bound):
+        chosen = {
+            name: (pieces_of(search.mesh, levels, decision.assignment),)
+            for name, decision in outcome.decisions.items()
+        }
+        ordered = replace(search, any_order=True)
+        outcome = _choose(ordered, budgets.NESTING_SHARE, levels, chosen, outcome)
+    return outcome
+
+
+def _choose(
+    search: Search,
+    share: float,
+    levels: Levels,
+    vectors: Mapping[str, Sequence[Vector]],
+    best: Outcome | None,
+) -> Outcome | None:
+    """The better of a plan and the best axes with which vertices have one of these vectors."""
+    search = search.hurried(share)
+    search.tell("pieces", inf if best is None else best.cost)
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        rows = dict.fromkeys(
+            row for vector in vectors[vertex.name] for row in assignments_with(levels, vector)
+        )
+        allowed = search.restricted(vertex, view, tuple(rows))
+        return search.choices(vertex, view, search.nested(vertex, view, allowed, all_axes(search)))
+
+    with suppress(UnsolvedError, PlanError):
+        best = better(best, replace(solve(search, of), bound=0))
+    return best
+
+
+def assignments_with(levels: Levels, vector: Vector) -> Iterator[Assignment]:
+    """Every assignment that cuts labels into these pieces on each level, nested in mesh order."""
+    ways = [
+        list(_given(axes, [pieces[level] for pieces in vector]))
+        for level, axes in enumerate(levels)
+    ]
+    for parts in product(*ways):
+        label_of = [label for part in parts for label in part]
+        yield tuple(
+            tuple(axis for axis, label in enumerate(label_of) if label == i)
+            for i in range(len(vector))
+        )
+
+
+def _given(axes: tuple[int, ...], pieces: list[int]) -> Iterator[tuple[int, ...]]:
+    """The ways to give each axis to a label or to none, so that labels have these pieces."""
+    if not axes:
+        if all(n == 1 for n in pieces):
+            yield ()
+        return
+    first, *rest = axes
+    for label in range(_UNUSED, len(pieces)):
+        left = list(pieces)
+        if label != _UNUSED:
+            left[label], over = divmod(pieces[label], first)
+            if over:
+                continue
+        for others in _given(tuple(rest), left):
+            yield (label, *others)

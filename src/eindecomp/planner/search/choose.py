@@ -13,20 +13,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.planner import budgets
-from eindecomp.planner.search.all_at_once import AllAxes
+from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,
     improve,
     improve_layers,
+    start_from_pieces,
     with_equal_layers,
 )
-from eindecomp.planner.search.from_pieces import start_from_pieces
+from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -35,11 +35,50 @@ from eindecomp.planner.search.search import (
     goal_of,
     is_enough,
     is_open,
+    outcome_of,
 )
+from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
+from eindecomp.solve.exact.bounding import Bounding
 
-if TYPE_CHECKING:
-    from eindecomp.planner.search.relaxation import Relaxed
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllAxes:
+    """The problem of all axes at once, and what is known of it.
+
+    Numbers of pieces do not say which pieces overlap, and how. Where sizes are uneven, or axes
+    differ in size, that is most of what a plan pays. Here every vertex has all its assignments and
+    every movement has its true cost; only elimination is relaxed, and the choices found on the way
+    are plans.
+    """
+
+    model: MovementModel
+    bounding: Bounding
+
+    @staticmethod
+    def of(search: Search) -> AllAxes | None:
+        """None if that is too large, or if memory is limited, which elimination cannot handle.
+
+        Vertices that choose alike have no bound for those that need not.
+        """
+        if search.memory is not None or search.alike:
+            return None
+        try:
+            model = MovementModel.of(
+                search.graph, search.price, search.every_choice, search.rules,
+                deadline=search.deadline,
+            )  # fmt: skip
+        except UnsolvedError:
+            return None
+        bounding = Bounding.begin(model.problem(), search.deadline)
+        bounding.run.enter("split")
+        return AllAxes(model, bounding)
+
+    def tighten(self, goal: float, deadline: float, levels: int) -> Outcome | None:
+        """Raise the bound as far as goal, tables and time allow; the best plan found on the way."""
+        self.bounding.tighten(goal, deadline, levels)
+        run = self.bounding.run
+        return None if run.choice is None else outcome_of(self.model, run.solution(proved=False))
 
 
 @dataclass
@@ -76,11 +115,6 @@ class Choosing:
         return not self.is_over and (self.best is None or is_open(self.cost, self.bound))
 
     @property
-    def is_small(self) -> bool:
-        """Whether one elimination can choose all axes, nested in mesh order."""
-        return _is_small(self.search)
-
-    @property
     def is_joint(self) -> bool:
         """Whether vertices have few enough assignments for considering all axes at once."""
         return self.ordered.most_ways <= budgets.JOINT_WAYS
@@ -107,7 +141,8 @@ class Choosing:
             self.search = replace(self.search, bound=bound)
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stage:
     """One way to choose axes."""
 
     run: Callable[[Choosing], None]
@@ -136,7 +171,7 @@ def _choose_lightest(choosing: Choosing) -> None:
     One solution gives it where all axes can be chosen at once, or numbers of pieces were ranked.
     """
     plain = replace(choosing.search, ranks=True)
-    if choosing.is_small:
+    if _is_small(choosing.search):
         try:
             choosing.offer(choose_block(plain, all_axes(plain), {}))
         except UnsolvedError:
@@ -158,7 +193,7 @@ def _choose_whole(choosing: Choosing) -> None:
 def _choose_pieces(choosing: Choosing) -> None:
     """Axes for the relaxed problem's pieces, or for others that cost as much."""
     relaxed = choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
-    if not choosing.is_small:
+    if not _is_small(choosing.search):
         choosing.offer(start_from_pieces(choosing.search, choosing.sizes, relaxed))
     is_found = choosing.best is not None
     choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
@@ -199,19 +234,18 @@ def _choose_blocks(choosing: Choosing) -> None:
 def _improve_blocks(choosing: Choosing) -> None:
     """Blocks again, given all others."""
     share = budgets.IMPROVE_SHARE if choosing.is_joint else budgets.IMPROVE_ALONE_SHARE
-    _improve(choosing, choosing.search.hurried(share))
+    _improve(choosing, choosing.search.hurried(share), choosing.sizes)
 
 
 def _improve_order(choosing: Choosing) -> None:
     """The same with axes in any order."""
-    share = budgets.IMPROVE_SHARE if choosing.is_joint else 1.0
-    _improve(choosing, choosing.ordered.hurried(share))
+    search = choosing.ordered.hurried(budgets.IMPROVE_SHARE if choosing.is_joint else 1.0)
+    _improve(choosing, search, block_sizes(search))
 
 
-def _improve(choosing: Choosing, search: Search) -> None:
+def _improve(choosing: Choosing, search: Search, sizes: tuple[int, ...]) -> None:
     assert choosing.best is not None  # noqa: S101 - blocks come before
     search.tell("improve", choosing.cost)
-    sizes = block_sizes(search) if search.any_order else choosing.sizes
     choosing.offer(improve(search, choosing.best, goal_of(choosing.bound), sizes))
 
 
@@ -223,12 +257,12 @@ def _split_all_axes(choosing: Choosing) -> None:
     _split(choosing, budgets.SPLIT_SHARE)
 
 
-def _split(choosing: Choosing, share: float, levels: int | None = None) -> None:
+def _split(choosing: Choosing, share: float, levels: int = len(BUCKET_CELLS)) -> None:
     if choosing.whole is not None:
         deadline = choosing.search.hurried(share).deadline
         choosing.search.tell("bound", choosing.cost)
         choosing.offer(choosing.whole.tighten(choosing.cost, deadline, levels))
-        choosing.raise_bound(choosing.whole.bound)
+        choosing.raise_bound(choosing.whole.bounding.value)
 
 
 def _search_all_axes(choosing: Choosing) -> None:
@@ -268,62 +302,21 @@ def _is_late(choosing: Choosing) -> bool:
     return choosing.is_joint and planning_time() < choosing.search.deadline
 
 
-def _always(now: Choosing) -> bool:
-    return now.is_open
-
-
-def _is_ranked(now: Choosing) -> bool:
-    """Whether what devices read and hold decides between plans of equal cost."""
-    return now.search.is_ranked
-
-
-def _can_rank_whole(now: Choosing) -> bool:
-    return now.search.is_ranked and _is_small(now.ordered)
-
-
-def _can_choose_whole(now: Choosing) -> bool:
-    return not now.search.is_ranked and _is_small(now.ordered)
-
-
-def _has_layers(now: Choosing) -> bool:
-    return now.has_layers
-
-
-def _has_plan(now: Choosing) -> bool:
-    """Whether there is a plan, and only the relaxed problem to bound it."""
-    return now.whole is None and now.best is not None
-
-
-def _needs_blocks(now: Choosing) -> bool:
-    # From nothing, a search of many layers finds nothing better than one of a few.
-    return now.best is None or not now.has_layers
-
-
-def _has_order(now: Choosing) -> bool:
-    return len(now.search.mesh.sizes) > 1
-
-
-def _is_bounded_once(now: Choosing) -> bool:
-    return now.whole is None and now.is_small
-
-
-def _can_split(now: Choosing) -> bool:
-    return _is_late(now) and now.search.memory is None
-
-
-STAGES = (
-    Stage(_choose_lightest, _is_ranked),
-    Stage(_choose_whole, _can_rank_whole),
-    Stage(_choose_pieces, _always),
-    Stage(_choose_layers, _has_layers),
+STAGES: tuple[Stage, ...] = (
+    Stage(_choose_lightest, lambda now: now.search.is_ranked),
+    Stage(_choose_whole, lambda now: now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_choose_pieces, lambda now: now.is_open),
+    Stage(_choose_layers, lambda now: now.has_layers),
     Stage(_bound_all_axes, _is_narrow),
-    Stage(_raise_relaxed_bound, _has_plan),
-    Stage(_choose_blocks, _needs_blocks),
-    Stage(_choose_whole, _can_choose_whole),
-    Stage(_improve_blocks, _always),
-    Stage(_improve_order, _has_order),
-    Stage(_raise_relaxed_bound, _is_bounded_once),
-    Stage(_split_all_axes, _can_split),
+    # With a plan, but only the relaxed problem to bound it.
+    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
+    # From nothing, a search of many layers finds nothing better than one of a few.
+    Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
+    Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_improve_blocks, lambda now: now.is_open),
+    Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
+    Stage(_raise_relaxed_bound, lambda now: now.whole is None and _is_small(now.search)),
+    Stage(_split_all_axes, lambda now: _is_late(now) and now.search.memory is None),
     Stage(_search_all_axes, _is_late),
 )
-"""Each stage, and where it applies."""
+"""Each stage, and where it applies. A ranked search minds what devices read and hold as well."""

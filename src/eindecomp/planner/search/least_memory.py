@@ -9,23 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.graph.ops import Input
 from eindecomp.planner import budgets
 from eindecomp.planner.model.memory_limit import Lifetimes
-from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.planner.model.movement import MovementModel
+from eindecomp.solve import Problem
 from eindecomp.solve.clock import planning_time
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.planner.model.movement import MovementModel
-    from eindecomp.solve import Problem
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve.exact.bounding import Bounding
+from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True)

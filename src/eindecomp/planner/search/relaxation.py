@@ -2,54 +2,46 @@
 
 Each vertex chooses how many pieces every label is cut into, and everything costs the least that any
 choice of mesh axes allows. No plan costs less than the cheapest such choice. For seconds, pieces
-are counted on each level of the mesh.
+are counted on each level of the mesh: a row of `level_vectors` gives, for each label and each
+level, into how many pieces the axes of that level cut the label. Where all axes are alike, the
+whole mesh is one level.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.layout.view import planned_views
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Axes
+from eindecomp.layout.mesh import BALANCED, Mesh, can_cut
+from eindecomp.layout.view import Dims, View, dim_parts, planned_views
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds, PieceCount, PieceCounts
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search.least_memory import Limited, limited
-from eindecomp.planner.search.piece_choices import (
-    Levels,
-    Vector,
-    left_in,
-    level_vectors,
-    piece_choices,
-    pieces_of,
-)
-from eindecomp.planner.space.alike import Groups, interchangeable_labels
-from eindecomp.planner.space.viable import viable_parts
-from eindecomp.solve.bound.bounding import Bounding
+from eindecomp.planner.search.least_memory import limited
+from eindecomp.planner.space.choices import Choices, Reads
+from eindecomp.planner.space.layout_rules import Groups, LayoutRules, interchangeable_labels
+from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.tie_break import rank
+from eindecomp.solve.exact.bounding import Bounding
+from eindecomp.solve.minimize import rank
+from eindecomp.solve.problem.arrays import Ints
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-    from eindecomp.planner.space.choices import Choices
-    from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.restriction import Restriction
-
-    Ints = NDArray[np.int64]
-
+Levels = tuple[tuple[int, ...], ...]
+"""The sizes of the axes of each level, outermost first."""
+Vector = tuple[tuple[int, ...], ...]
+"""For each label, into how many pieces the axes of each level cut it."""
 Vectors = dict[str, tuple[Vector, ...]]
 
 
@@ -211,7 +203,9 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
     except UnsolvedError:
         return None
     if memory is not None:
-        return _within(model, limited(model, memory, deadline), levels)
+        # The bound within the limit, and the vectors of all choices met around it.
+        within = limited(model, memory, deadline)
+        return Relaxed(max(within.bound, 0), _vectors(model, within.choices), levels)
     problem = model.problem()
     ranked = rank(problem, model.load)
     if ranked is not None:
@@ -236,16 +230,9 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
 def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:
     choice = bounding.choice
     vectors = None if choice is None else _vectors(model, [choice])
-    if vectors is not None and len(levels) > 1 and not bounding.solved:
-        vectors = _shared_by_equals(model, vectors)
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
     return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
-
-
-def _within(model: MovementModel, found: Limited, levels: Levels) -> Relaxed:
-    """The bound within a memory limit, and the vectors of all choices met around it."""
-    return Relaxed(max(found.bound, 0), _vectors(model, found.choices), levels)
 
 
 def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
@@ -257,19 +244,135 @@ def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
     return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}
 
 
-def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
-    """With each vertex's own pieces the usual ones of vertices that have the same choices.
+@lru_cache(maxsize=1 << 10)
+def level_vectors(
+    sizes: tuple[int, ...],
+    levels: Levels,
+    alike: tuple[tuple[int, ...], ...],
+    most: int,
+    rule: str = BALANCED,
+) -> Ints:
+    """Every way to cut labels by axes of each level, any of which may stay unused.
 
-    What is left of folded layers is not solved exactly: equal layers are cut better.
+    Rows × labels × levels. Of ways that differ only in how they treat labels that are `alike`, one
+    is kept. Raises `PlanError` if there would be more than `most`.
     """
-    usual: dict[int, Counter[Vector]] = {}
-    for name, rows in vectors.items():
-        usual.setdefault(id(model.sites[name].choices), Counter()).update(rows)
-    common = {
-        kind: [vector for vector, _ in counts.most_common(budgets.USUAL_VECTORS)]
-        for kind, counts in usual.items()
-    }
-    return {
-        name: tuple(dict.fromkeys((*rows, *common[id(model.sites[name].choices)])))
-        for name, rows in vectors.items()
-    }
+    rows = np.ones((1, len(sizes), 0), dtype=np.int64)
+    for axes in levels:
+        if comb(len(axes) + len(sizes), len(sizes)) > most:
+            raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
+        own = _spread(sizes, axes)
+        if len(rows) * len(own) > 4 * most:
+            raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
+        rows = np.concatenate(
+            [np.repeat(rows, len(own), axis=0), np.tile(own, (len(rows), 1))[:, :, None]], axis=2
+        )
+        fits = can_cut(rule, np.array(sizes, dtype=np.int64), rows.prod(axis=2))
+        rows = rows[fits.all(axis=1)]
+    keep = np.ones(len(rows), dtype=bool)
+    for one, other in (pair for group in alike for pair in pairwise(group)):
+        ranks = np.array([1 << 20 * k for k in range(len(levels))][::-1], dtype=np.float64)
+        keep &= rows[:, one] @ ranks >= rows[:, other] @ ranks
+    if keep.sum() > most:
+        raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
+    return rows[keep]
+
+
+def _spread(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
+    """The numbers of pieces of all labels that axes of one size can make."""
+    labels = range(len(sizes) + 1)  # the last one stands for axes that are not used
+    rows: list[list[int]] = []
+    for chosen in combinations_with_replacement(labels, len(axes)):
+        parts = [1] * (len(sizes) + 1)
+        for label, size in zip(chosen, axes, strict=True):
+            parts[label] *= size
+        rows.append(parts[:-1])
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes))
+
+
+def piece_choices(view: View, mesh: Mesh, levels: Levels, vectors: Ints) -> Choices:
+    """A vertex's choices with vectors in place of assignments, homes and needed cuts."""
+    listed: list[list[list[int]]] = vectors.tolist()
+    rows = tuple(tuple(tuple(pieces) for pieces in row) for row in listed)
+    return _choices(view, mesh, levels, rows)
+
+
+@lru_cache(maxsize=1 << 8)
+def _choices(
+    view: View, mesh: Mesh, levels: Levels, rows: tuple[tuple[tuple[int, ...], ...], ...]
+) -> Choices:
+    vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
+    parts = vectors.prod(axis=2)
+    reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
+    tile = dim_parts(view, view.output, vectors)
+    summed = vectors[:, list(view.aggregated)].prod(axis=1)
+    copies = mesh.devices // parts.prod(axis=1)
+    homes = _homes(view, mesh, levels, tile, bool((summed > 1).any()))
+    if len(homes) * len(vectors) > budgets.PIECES_AND_HOMES:
+        raise PlanError(f"{len(vectors)} ways to cut a vertex, {len(homes)} to leave its result")
+    spread = np.ones((len(vectors), len(homes), len(levels)), dtype=np.int64)
+    fits = np.ones(spread.shape[:2], dtype=bool)
+    for d in range(tile.shape[1]):
+        grown, left = np.divmod(homes[None, :, d], tile[:, None, d])
+        spread *= grown
+        fits &= (left == 0).all(axis=2)
+    spread_or_one = np.maximum(spread, 1)
+    fits &= ((spread > 0) & (summed[:, None] % spread_or_one == 0)).all(axis=2)
+    replicated = (summed[:, None] // spread_or_one).prod(axis=2)
+    times = summed.prod(axis=1)[:, None] - 1
+    reduced = np.where(fits, copies[:, None] * times, -1)
+    gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
+    kept = fits.any(axis=0)
+    cuts = tuple(_sides(view.output, row) for row in homes[kept].tolist())
+    # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
+    make: Any = Choices
+    return make(view, mesh, rows, parts, reads, cuts, reduced[:, kept], gathered[:, kept], {})
+
+
+def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
+    """Into how many pieces those of the axes that are of each level cut, for each group of axes."""
+    ends = list(accumulate(len(axes) for axes in levels))
+    return tuple(
+        tuple(
+            prod(mesh.sizes[a] for a in group if end - len(axes) <= a < end)
+            for axes, end in zip(levels, ends, strict=True)
+        )
+        for group in groups
+    )
+
+
+def left_in(own: Choices, pieces: Collection[Vector]) -> Choices | None:
+    """The choices that leave a result in such numbers of pieces; None if there are none."""
+    cuts: Any = own.homes
+    homes = [tuple(side.levels for side in cut) in pieces for cut in cuts]
+    return own.left_in(np.array(homes, dtype=bool))
+
+
+def _reads(view: View, dims: Dims, vectors: Ints) -> Any:
+    index: dict[PieceCounts, int] = {}
+    rows: list[list[list[int]]] = dim_parts(view, dims, vectors).tolist()
+    of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
+    make: Any = Reads
+    return make(tuple(index), np.array(of, dtype=np.int64))
+
+
+def _sides(dims: Dims, row: Sequence[Sequence[int]]) -> PieceCounts:
+    return tuple(
+        PieceCount(prod(n), (d.stop - d.start) // d.scale, d.scale, d.stop - d.start, d.label,
+                   tuple(n))
+        for d, n in zip(dims, row, strict=True)
+    )  # fmt: skip
+
+
+def _homes(view: View, mesh: Mesh, levels: Levels, tile: Ints, reduced: bool) -> Ints:
+    """The numbers of pieces of each dimension in which the result can be left."""
+    if not reduced or tile.shape[1] == 0:
+        return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
+    units = tuple((d.stop - d.start) // d.scale for d in view.output)
+    if len(levels) == 1:
+        # One more bucket of any size holds the axes that replicate.
+        spare = (*units, mesh.devices)
+        every = viable_parts(spare, mesh.sizes, even=mesh.cuts_evenly)[:, :-1, None]
+    else:
+        every = level_vectors(units, levels, (), budgets.PIECES_AND_HOMES, mesh.pieces)
+    return np.unique(np.concatenate([every, tile]), axis=0)

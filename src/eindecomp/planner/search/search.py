@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.errors import InfeasibleError, PlanError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.layout.view import view_of
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import View, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.costs.price import Price, PriceInBytes
 from eindecomp.planner.model.memory_limit import add_usage
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import (
+    Assignment,
+    Choices,
+    Decision,
+    Layouts,
+    Settled,
     choices,
     nestings,
     parts_of_assignments,
@@ -26,27 +34,10 @@ from eindecomp.planner.space.choices import (
 )
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
+from eindecomp.planner.space.viable import Restriction
 from eindecomp.solve.clock import planning_time
-from eindecomp.solve.minimize import minimize
-from eindecomp.solve.run import Progress
-from eindecomp.solve.tie_break import minimize_ranked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts
-    from eindecomp.planner.space.reduce_scatter import Settled
-    from eindecomp.planner.space.restriction import Restriction
-    from eindecomp.solve.run import Solution
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve.minimize import minimize, minimize_ranked
+from eindecomp.solve.run import Progress, Solution
 
 
 @dataclass(frozen=True)
@@ -139,14 +130,12 @@ class Search:
     def _seen(self, vertex: Vertex, view: View) -> list[bool]:
         """For each label whether the order of its axes makes a difference to anyone."""
         reads = zip(vertex.inputs, view.reads, strict=True) if view.reads else ()
-        dims = [d for name, dims in reads if dims and self._has_home(name) for d in dims]
+        homes = self.rules.has_home
+        dims = [d for name, dims in reads if dims and homes(self.graph[name]) for d in dims]
         if vertex.name in self._read or vertex.name in self.rules.pinned:
             dims += view.output
         labels = {dim.label for dim in dims}
         return [label in labels for label in view.labels]
-
-    def _has_home(self, name: str) -> bool:
-        return self.rules.has_home(self.graph[name])
 
     @cached_property
     def _read(self) -> set[str]:

@@ -2,36 +2,36 @@
 
 An *assignment* gives every mesh axis to one label; the axes of one label nest in any order. Where
 the labels are too small for all axes, some axes stay unused, and all devices along an unused axis
-compute the same tile. Partial sums on several devices are reduce-scattered into the home: each
-summed axis cuts a dimension of it or replicates it.
+compute the same tile. Devices that sum over the same label hold partial results. A reduce-scatter
+combines them and leaves each of those devices a part of the result, its *home* there: every summed
+axis either cuts a dimension of the result, inside the tile, or, after an all-gather, replicates it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress, product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from eindecomp.layout.cut import Axes, Cut, bits_of, in_mesh_order, interleaved, pieces_by, span_of
-from eindecomp.layout.pieces import can_cut
-from eindecomp.planner.space.reduce_scatter import Places, Settled, WayHome, homes_of
+from eindecomp.layout.cut import (
+    Axes,
+    Cut,
+    bits_of,
+    in_mesh_order,
+    interleaved,
+    parts_of,
+    pieces_by,
+    span_of,
+)
+from eindecomp.layout.mesh import Mesh, can_cut
+from eindecomp.layout.view import Dims, View
 from eindecomp.planner.space.viable import most_pieces
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.space.reduce_scatter import Places
-
-    Ints = NDArray[np.int64]
+from eindecomp.solve.problem.arrays import Ints, Mask
 
 Assignment = tuple[Axes, ...]
 """For each label the axes that cut it, outermost first."""
@@ -70,7 +70,7 @@ class Choices:
         """Whether each assignment can reach only one home."""
         return bool(((self.reduced >= 0).sum(axis=1) == 1).all())
 
-    def left_in(self, homes: NDArray[np.bool_]) -> Choices | None:
+    def left_in(self, homes: Mask) -> Choices | None:
         """The choices that leave the result in one of these homes; None if there are none."""
         rows = np.any((self.reduced >= 0) & homes[None], axis=1)
         if not rows.any():
@@ -108,18 +108,6 @@ def unused_axes(mesh: Mesh, assignment: Assignment) -> int:
 def summed_axes(view: View, assignment: Assignment) -> int:
     """The axes that cut a label which is aggregated, as bits."""
     return bits_of(tuple(axis for i in view.aggregated for axis in assignment[i]))
-
-
-@lru_cache(maxsize=1 << 12)
-def all_assignments(
-    sizes: tuple[int, ...], mesh: Mesh, redundant: bool = False
-) -> tuple[Assignment, ...]:
-    """Every assignment into the most pieces, nested in mesh order.
-
-    With `redundant`, into any number of pieces.
-    """
-    axes = tuple(range(len(mesh.sizes)))
-    return refined(sizes, mesh, ((),) * len(sizes), axes, redundant)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -178,14 +166,12 @@ def nestings(
     given = tuple(rows)
     others: list[Assignment] = []
     for row in given:
-        pairs = zip(row, seen, strict=True)
-        others += product(*(_orders(own, axes) if matters else (own,) for own, matters in pairs))
+        ways: list[Iterable[Axes]] = []
+        for own, matters in zip(row, seen, strict=True):
+            kept, moved = (tuple(a for a in own if (a in axes) == is_moved) for is_moved in (0, 1))
+            ways.append(interleaved(kept, moved) if matters else (own,))
+        others += product(*ways)
     return tuple(dict.fromkeys((*given, *others)))
-
-
-def _orders(own: Axes, axes: Axes) -> Iterator[Axes]:
-    kept = tuple(a for a in own if a not in axes)
-    return interleaved(kept, tuple(a for a in own if a in axes))
 
 
 def ways(labels: int, axes: int, *, any_order: bool = True) -> int:
@@ -225,7 +211,7 @@ def choices(
     for a, own in enumerate(assignments):
         for home, way in homes_of(view, mesh, own, settled, any_order=any_order):
             key = (a, homes.setdefault(home, len(homes)))
-            if key not in ways or way.copies < ways[key].copies:
+            if key not in ways or way.gathered < ways[key].gathered:
                 ways[key] = way
     reduced = np.full((len(assignments), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
@@ -288,3 +274,93 @@ def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]
         label: pieces_by(mesh, axes)
         for label, axes in zip(view.labels, decision.assignment, strict=True)
     }
+
+
+Places = tuple[Axes, ...]
+"""For each dimension of the result the summed axes that cut it further, outermost first.
+
+A summed axis that is in none of them replicates the result.
+"""
+_REPLICATED = -1
+
+
+class Settled(NamedTuple):
+    """Where some of the summed axes go, as was decided before; all others may go anywhere."""
+
+    places: Places
+    axes: int
+    """Which axes are settled, as bits."""
+
+
+class WayHome(NamedTuple):
+    """How a home is reached, and how often elements move on the way, all devices together."""
+
+    reduced: int
+    """How many times the partial result's elements move: the reduce-scatter."""
+    gathered: int
+    """How many times the result's elements move afterwards: the all-gather."""
+    places: Places
+
+
+def homes_of(
+    view: View,
+    mesh: Mesh,
+    assignment: tuple[Axes, ...],
+    settled: Settled | None = None,
+    *,
+    any_order: bool = False,
+) -> list[tuple[Cut, WayHome]]:
+    """The homes of one assignment and the ways there.
+
+    Where the places that are settled for some axes leave no room for what others now cut, those
+    axes replicate the result.
+    """
+    reached = list(_homes_of(view, mesh, assignment, settled, any_order=any_order))
+    if not reached and settled is not None:
+        replicated = Settled(((),) * len(view.output), settled.axes)
+        reached = list(_homes_of(view, mesh, assignment, replicated, any_order=any_order))
+    return reached
+
+
+def _homes_of(
+    view: View,
+    mesh: Mesh,
+    assignment: tuple[Axes, ...],
+    settled: Settled | None,
+    *,
+    any_order: bool,
+) -> Iterator[tuple[Cut, WayHome]]:
+    tile = [() if (i := view.index(dim)) is None else assignment[i] for dim in view.output]
+    summed = tuple(sorted(axis for i in view.aggregated for axis in assignment[i]))
+    groups = mesh.devices // pieces_by(mesh, tuple(axis for own in assignment for axis in own))
+    ways = pieces_by(mesh, summed)
+    for places in _places(summed, len(tile), settled, any_order=any_order):
+        home = tuple(
+            span_of(dim, (*own, *inner))
+            for dim, own, inner in zip(view.output, tile, places, strict=True)
+        )
+        sizes = ((span.units, pieces_by(mesh, span.axes)) for span in home)
+        if all(pieces == 1 or can_cut(mesh.pieces, units, pieces) for units, pieces in sizes):
+            scattered = sum(bits_of(inner) for inner in places)
+            copies = ways // parts_of(mesh, scattered)
+            yield home, WayHome(groups * (ways - 1), groups * (copies - 1), places)
+
+
+def _places(
+    summed: Axes, dimensions: int, settled: Settled | None, *, any_order: bool
+) -> Iterator[Places]:
+    """Every way to place the summed axes on dimensions of the result."""
+    fixed = 0 if settled is None else settled.axes
+    before: Places = ((),) * dimensions if settled is None else settled.places
+    kept = tuple(tuple(a for a in own if fixed >> a & 1 and a in summed) for own in before)
+    free = tuple(axis for axis in summed if not fixed >> axis & 1)
+    for row in product(range(_REPLICATED, dimensions), repeat=len(free)):
+        added = [
+            tuple(axis for axis, place in zip(free, row, strict=True) if place == d)
+            for d in range(dimensions)
+        ]
+        pairs = zip(kept, added, strict=True)
+        if not any_order:
+            yield tuple(in_mesh_order(own, more) for own, more in pairs)
+        else:
+            yield from product(*(interleaved(own, more) for own, more in pairs))

@@ -5,36 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, permutations
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
-from eindecomp.layout.cut import Axes, boxes_key, pieces_by, span_of
-from eindecomp.layout.mesh import is_whole
-from eindecomp.layout.pieces import can_cut
-from eindecomp.layout.view import Dim, dim_parts, is_planned, view_of
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Axes, Cut, boxes_key, pieces_by, span_of
+from eindecomp.layout.mesh import Mesh, can_cut, is_whole
+from eindecomp.layout.view import Dim, View, dim_parts, is_planned, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
-    all_assignments,
     choices,
     nestings,
+    refined,
+    unassigned,
     ways,
 )
 from eindecomp.planner.space.viable import viable_parts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-
+from eindecomp.solve.problem.arrays import Mask
 
 Pin = Mapping[str, Mapping[str, int | str | Sequence[str]]]
 """For each tensor how many pieces, or which mesh axes, cut each of its labels."""
@@ -126,11 +118,9 @@ def loosely_cut(graph: Graph, mesh: Mesh, pinned: Mapping[str, tuple[Cut, ...]])
 def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     """Whether an assignment with the most pieces leads to one of the cuts."""
     if ways(len(view.labels), len(mesh.sizes)) <= budgets.LISTED_WAYS:
-        rows = nestings(
-            all_assignments(view.sizes, mesh),
-            tuple(range(len(mesh.sizes))),
-            [True] * len(view.labels),
-        )
+        axes = tuple(range(len(mesh.sizes)))
+        plain = refined(view.sizes, mesh, unassigned(view), axes)
+        rows = nestings(plain, axes, [True] * len(view.labels))
         return bool(reaching(choices(view, mesh, rows, any_order=True), cuts).any())
     parts = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
     tile = dim_parts(view, view.output, parts)
@@ -144,12 +134,12 @@ def _can_be_cut(view: View, mesh: Mesh, cuts: tuple[Cut, ...]) -> bool:
     return False
 
 
-def reaching(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
+def reaching(own: Choices, cuts: Sequence[Cut]) -> Mask:
     """Which assignments can leave their result in one of the cuts."""
     return np.any((own.reduced >= 0) & _agreeing(own, cuts)[None], axis=1)
 
 
-def _agreeing(own: Choices, cuts: Sequence[Cut]) -> NDArray[np.bool_]:
+def _agreeing(own: Choices, cuts: Sequence[Cut]) -> Mask:
     """Which homes are one of the cuts."""
     wanted = {boxes_key(own.mesh, cut) for cut in cuts}
     return np.array([boxes_key(own.mesh, home) in wanted for home in own.homes], dtype=bool)
@@ -187,7 +177,8 @@ def _cuts(
     ):
         rows = list(islice(_axes(mesh, asked, (), any_order=False), budgets.PINNED_LAYOUTS + 1))
     if not rows:
-        raise PlanError(f"pin: no axes of {_show(mesh)} cut {vertex} as {dict(wanted)}")
+        axes = " × ".join(f"{n}={s}" for n, s in zip(mesh.names, mesh.sizes, strict=True))
+        raise PlanError(f"pin: no axes of the mesh {axes} cut {vertex} as {dict(wanted)}")
     if len(rows) > budgets.PINNED_LAYOUTS:
         raise PlanError(f"pin: too many ways to cut {vertex} as {dict(wanted)}: name the axes")
     return tuple(
@@ -274,7 +265,3 @@ def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[in
         if not rest:
             for others in _groups(mesh, axes[at + 1 :], left):
                 yield (axis, *others)
-
-
-def _show(mesh: Mesh) -> str:
-    return "the mesh " + " × ".join(f"{n}={s}" for n, s in zip(mesh.names, mesh.sizes, strict=True))

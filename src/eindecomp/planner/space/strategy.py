@@ -6,31 +6,23 @@ lies: the results that are the inputs of the next run. What it leaves open is ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from eindecomp.errors import PlanError, suggest
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input, Reshape
-from eindecomp.layout.mesh import is_whole
-from eindecomp.layout.view import is_planned, view_of
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.mesh import Mesh, is_whole
+from eindecomp.layout.view import View, is_planned, view_of
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import pinned_cuts
-from eindecomp.planner.space.restriction import SmallTiles
-from eindecomp.planner.space.viable import parts_along
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-    from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.restriction import Ints, Mask
+from eindecomp.planner.space.viable import Ints, Mask, SmallTiles, parts_along
 
 GivenStrategy = str | Sequence[str] | Mapping[str, Any]
 """A name, labels, `{"labels": …, "degrees": …, "state": …}`, or `{"tiles": bytes}`."""
@@ -71,19 +63,6 @@ class Strategy:
             keep &= parts[:, column] == pieces
         return keep
 
-    def rules(self, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
-        """What is said about layouts, with what the strategy says about state added."""
-        if self.state == "gathered":
-            return replace(rules, gathered=frozenset(rules.tie))
-        if self.state != "replicated":
-            return rules
-        pins = {
-            name: self._pin(name, view_of(graph, graph[name]), mesh)
-            for name in rules.tie.values()
-            if name not in rules.pinned
-        }
-        return replace(rules, pinned={**pinned_cuts(graph, mesh, pins), **rules.pinned})
-
     def _columns(self, name: str, view: View) -> dict[int, int | None]:
         """The labels of a vertex that are cut, each with the devices that do it if it says so."""
         of = {OTHERS, name, *view.labels}
@@ -105,7 +84,7 @@ class Strategy:
             rows = rows[rows[:, i] == pieces[column]]
         return pieces
 
-    def _pin(self, name: str, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
+    def pin(self, name: str, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
         """State cut along the strategy's labels, by the innermost axes where these suffice."""
         pin: dict[str, int | list[str]] = {}
         end = len(mesh.sizes)
@@ -136,11 +115,6 @@ class SquareRoot:
         spread = rows[:, 0] / rows[:, -1]
         uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6
         return (parts[:, columns] == rows[uneven.argmin()]).all(axis=1)
-
-    def rules(self, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
-        """The same: it says nothing about state."""
-        del graph, mesh
-        return rules
 
 
 def by_labels(*labels: str, state: str = "free") -> Strategy:
@@ -198,6 +172,20 @@ def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> AnyStrategy
         raise PlanError(f"no tensor has any label of the strategy {shown}{hint}")
     kinds = tuple((kind, with_merged(graph, labels)) for kind, labels in strategy.labels)
     return replace(strategy, labels=kinds)
+
+
+def rules_under(strategy: AnyStrategy, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
+    """What is said about layouts, with what a strategy says about state added."""
+    if not isinstance(strategy, Strategy) or strategy.state == "free":
+        return rules
+    if strategy.state == "gathered":
+        return replace(rules, gathered=frozenset(rules.tie))
+    pins = {
+        name: strategy.pin(name, view_of(graph, graph[name]), mesh)
+        for name in rules.tie.values()
+        if name not in rules.pinned
+    }
+    return replace(rules, pinned={**pinned_cuts(graph, mesh, pins), **rules.pinned})
 
 
 def strategy_form(given: GivenStrategy | None) -> StrategyForm | None:

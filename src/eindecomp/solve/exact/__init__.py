@@ -1,1 +1,1 @@
-"""Exact methods: folding repeated layers, and elimination."""
+"""Folding repeated layers, elimination, and bounds by elimination with tables of limited size."""

@@ -1,17 +1,15 @@
 """Exact min-sum bucket elimination with a cap on table sizes and argmin back-tracking.
 
 Eliminating a variable adds up the tables it is in, minimises over its choices, and remembers the
-minimisers. The order is greedy by the size of the joined table, which is the work. Compiled loops
-are only loaded if there is enough work for them to pay off.
+minimisers. The order is greedy by the size of the joined table, which is the work.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +19,6 @@ from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
 from eindecomp.solve.problem.problem import Problem
-
-if TYPE_CHECKING:
-    from eindecomp.solve.problem.cost_network import CostNetwork
-
-
-LeastOf = Callable[[list[Floats], tuple[int, ...]], tuple[Floats, NDArray[np.int32]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +76,6 @@ def project(
     order = elimination_order(network, (*keep, *single), work)
     if order is None:
         return None
-    least_of = _pick_least_of(order.work)
     rank = {v: i for i, v in enumerate((*order.variables, *keep))}
     buckets: dict[int, list[Table]] = {v: [] for v in rank}
     for scope, table in network.tables:
@@ -94,7 +85,7 @@ def project(
     for v in order.variables:
         if planning_time() > deadline:
             return None
-        scope, least, best = _least_over(v, buckets.pop(v), least_of)
+        scope, least, best = _least_over(v, buckets.pop(v))
         chosen.append(Eliminated(v, scope, best.astype(argmin_type(network.sizes[v]))))
         if scope:
             buckets[min(scope, key=rank.__getitem__)].append((scope, least))
@@ -125,16 +116,24 @@ def without_single(
     return CostNetwork(network.sizes, tables), single
 
 
-def _least_over(
-    v: int, tables: list[Table], least_of: LeastOf
-) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
-    """The tables' sum minimised over `v`: its scope, its table, and the minimisers."""
+def _least_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats, NDArray[np.int32]]:
+    """The tables' sum minimised over `v`: its scope, its table, and the minimisers.
+
+    Compiled loops take a while to load, and pay off for large tables only.
+    """
     rest, parts, shape = _parts(v, tables)
     if prod(shape) <= budgets.JOINED_AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
-    parts, classes = _distinct(parts, shape)
-    least, best = least_of(parts, _shape_of(parts))
+    from eindecomp.solve.exact.table_loops import least_of_sum
+
+    classes: list[Ints | None] = []
+    # Looking for equivalent choices takes a few passes over the parts, in vain if one of them is
+    # the whole join.
+    if prod(shape) > budgets.COMPRESSED_RATIO * sum(part.size for part in parts):
+        parts, classes = _compressed(parts, shape)
+    joint = tuple(map(max, zip(*(part.shape for part in parts), strict=True)))
+    least, best = least_of_sum(parts, joint)
     for axis, of in enumerate(classes):
         if of is not None:
             least, best = least.take(of, axis=axis), best.take(of, axis=axis)
@@ -147,21 +146,6 @@ def _parts(v: int, tables: list[Table]) -> tuple[tuple[int, ...], list[Floats], 
     sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
     parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
     return rest, parts, tuple(sizes[t] for t in (v, *rest))
-
-
-def _shape_of(parts: list[Floats]) -> tuple[int, ...]:
-    return tuple(map(max, zip(*(p.shape for p in parts), strict=True)))
-
-
-def _distinct(
-    parts: list[Floats], shape: tuple[int, ...]
-) -> tuple[list[Floats], list[Ints | None]]:
-    """The parts with equivalent choices kept once, if looking for these can pay off."""
-    # The search takes a few passes over the parts, and is wasted if one of them is the whole join.
-    wide = prod(shape) > max(
-        budgets.COMPRESSED_CELLS, budgets.COMPRESSED_RATIO * sum(part.size for part in parts)
-    )
-    return _compressed(parts, shape) if wide else (parts, [])
 
 
 def _compressed(
@@ -180,7 +164,8 @@ def _compressed(
                 rows = np.ascontiguousarray(np.moveaxis(part, axis, 0))
                 known: dict[bytes, int] = {}
                 keys = [known.setdefault(row.tobytes(), len(known)) for row in rows]
-                of = _refined(of, np.array(keys, dtype=np.int64))
+                # Classes are split by a further key, and renumbered.
+                of = np.unique(of * len(known) + np.array(keys), return_inverse=True)[1]
         first = np.unique(of, return_index=True)[1]
         if first.size == shape[axis]:
             classes.append(None)
@@ -188,32 +173,6 @@ def _compressed(
         classes.append(of)
         parts = [p if p.shape[axis] == 1 else p.take(first, axis=axis) for p in parts]
     return parts, classes
-
-
-def _refined(of: Ints, keys: Ints) -> Ints:
-    """Classes split by a further key, and renumbered."""
-    return np.unique(of * (keys.max() + 1) + keys, return_inverse=True)[1]
-
-
-def _pick_least_of(work: float) -> LeastOf:
-    if work < budgets.COMPILED_WORK:
-        return _least_of_sum
-    from eindecomp.solve.exact.least_of_sum import least_of_sum
-
-    return least_of_sum
-
-
-def _least_of_sum(parts: list[Floats], shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.int32]]:
-    """Minimise choice by choice, so that the joined table is never held as a whole."""
-    total, least = np.empty(shape[1:]), np.full(shape[1:], np.inf)
-    best = np.zeros(shape[1:], dtype=np.int32)
-    for k in range(shape[0]):
-        # Small parts first: only the last additions run over the whole table.
-        np.add(sum(part[k] for part in parts[:-1]), parts[-1][k], out=total)
-        smaller = total < least
-        np.copyto(least, total, where=smaller)
-        np.copyto(best, k, where=smaller)
-    return least, best
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from eindecomp.solve.problem.arrays import INFINITE, Floats, Ints
+from eindecomp.solve.problem.arrays import INFINITE, Costs, Floats, Ints, added
 from eindecomp.solve.problem.problem import Problem
-
-if TYPE_CHECKING:
-    from eindecomp.solve.problem.core import Core
 
 NONE = -1  # pads scopes that are shorter than the longest
 
@@ -36,19 +34,12 @@ class CostNetwork:
         return np.array(columns, dtype=np.int64).T.reshape(len(self.tables), len(columns))
 
     @staticmethod
-    def of_core(core: Core) -> CostNetwork:
-        """The costs of a core, whose edges join distinct variables; usages are ignored."""
-        parts = [core.tables[a:b] for a, b in pairwise(core.table_offset.tolist())]
-        each = np.arange(len(parts))
-        return _network(core.domains, core.offset, core.unary, core.edges, parts, each)
-
-    @staticmethod
     def of_problem(problem: Problem) -> CostNetwork:
         """The costs of a problem; usages are ignored."""
         costs = problem.floats(problem.tables)
         shared = [costs[a:b] for a, b in pairwise(problem.table_offset.tolist())]
         unary = problem.floats(problem.unary)
-        network = _network(
+        network = network_over(
             problem.domains, problem.offset, unary, problem.edges, shared, problem.table_of
         )
         known: dict[int, Floats] = {}
@@ -60,25 +51,34 @@ class CostNetwork:
 
     def to_problem(self, *, integral: bool) -> Problem:
         """The network as a problem again, with integer costs if `integral`."""
-        unary = [np.zeros(size) for size in self.sizes]
-        edges: list[Scope] = []
-        grids: dict[int, int] = {}
-        tables: list[Any] = []
-        table_of: list[int] = []
-        factors: list[tuple[Scope, Any]] = []
-        for scope, table in self.tables:
-            if len(scope) == 1:
-                unary[scope[0]] = unary[scope[0]] + table
-            elif len(scope) == 2:
-                if id(table) not in grids:
-                    grids[id(table)] = len(tables)
-                    tables.append(_costs(table, integral))
-                edges.append(scope)
-                table_of.append(grids[id(table)])
-            else:
-                factors.append((scope, _costs(table, integral)))
-        rows = [_costs(row, integral) for row in unary]
-        return Problem.of(rows, edges, tables, factors, table_of=table_of)
+        distinct = {id(table): table for _, table in self.tables}
+        kept = {key: _costs(table, integral) for key, table in distinct.items()}
+        unary = [np.zeros(size, np.int64 if integral else np.float64) for size in self.sizes]
+        return problem_over(unary, [(scope, kept[id(table)]) for scope, table in self.tables])
+
+
+def problem_over(
+    unary: Sequence[Costs], tables: Iterable[tuple[Scope, Costs]], **limited: Any
+) -> Problem:
+    """The problem of unary costs and of tables over variables; a table that is one array is shared.
+
+    `limited` are the usage, intervals and limit of `Problem.of`.
+    """
+    rows, edges, table_of = list(unary), list[Scope](), list[int]()
+    grids: dict[int, Costs] = {}
+    factors: list[tuple[Scope, Costs]] = []
+    for scope, table in tables:
+        if len(scope) == 1:
+            rows[scope[0]] = added(rows[scope[0]], table)
+        elif len(scope) == 2:
+            edges.append(scope)
+            table_of.append(id(table))
+            grids[id(table)] = table
+        else:
+            factors.append((scope, table))
+    numbers = {key: number for number, key in enumerate(grids)}
+    shared = [numbers[key] for key in table_of]
+    return Problem.of(rows, edges, list(grids.values()), factors, table_of=shared, **limited)
 
 
 def share_equal(network: CostNetwork) -> CostNetwork:
@@ -107,9 +107,10 @@ def spread(scope: Scope, table: Floats, axes: Scope) -> Floats:
     return table.transpose(order).reshape([sizes.get(t, 1) for t in axes])
 
 
-def _network(
+def network_over(
     domains: Ints, offset: Ints, unary: Floats, edges: Ints, parts: list[Floats], part_of: Ints
 ) -> CostNetwork:
+    """The network of unary costs and of edges, each with one of the flat tables."""
     sizes: list[int] = domains.tolist()
     tables: list[Table] = [((v,), unary[a:b]) for v, (a, b) in enumerate(pairwise(offset.tolist()))]
     # One flat table may serve edges of different shapes.

@@ -1,1 +1,1 @@
-"""Search, for what exact methods cannot finish: local search, then branch and bound."""
+"""What elimination cannot finish: reduced to a core, then local search, then branch and bound."""

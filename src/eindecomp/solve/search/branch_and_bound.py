@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eindecomp.solve import budgets
-from eindecomp.solve.bound.lagrangian import (
+from eindecomp.solve.compiled import compiled
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+from eindecomp.solve.problem.core import ArcGraph, cost_of, penalised
+from eindecomp.solve.search.lagrangian import (
     Ascent,
     gather,
     largest_domain,
@@ -22,9 +25,6 @@ from eindecomp.solve.bound.lagrangian import (
     scatter,
     sweep,
 )
-from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised
-from eindecomp.solve.problem.arrays import Floats, Ints, Mask
 
 
 @dataclass(order=True, slots=True)

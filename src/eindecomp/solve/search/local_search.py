@@ -11,8 +11,8 @@ import numpy as np
 
 from eindecomp.solve.budgets import MOVE_ATTEMPTS
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph
 from eindecomp.solve.problem.arrays import Costs, Floats, Ints, Mask
+from eindecomp.solve.problem.core import ArcGraph
 from eindecomp.solve.search.random_trees import (
     RandomState,
     Scratch,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eindecomp.solve.bound.lagrangian import largest_domain
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph, add_usage, prefix_sums
 from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.solve.problem.core import ArcGraph, add_usage, prefix_sums
+from eindecomp.solve.search.lagrangian import largest_domain
 
 
 class Scratch(NamedTuple):

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 from eindecomp.layout.boxes import Box, meet, shares, volume
-from eindecomp.layout.cut import axes_in, is_plain, pieces_by, used_axes
+from eindecomp.layout.cut import Cut, Span, axes_in, is_plain, pieces_by, used_axes
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import (
     Tiling,
     box_on,
@@ -29,6 +29,7 @@ from eindecomp.layout.tiling import (
 )
 from eindecomp.tra.program.steps import (
     AllGather,
+    Buffer,
     Compute,
     Free,
     Generate,
@@ -37,11 +38,6 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     Step,
 )
-
-if TYPE_CHECKING:
-    from eindecomp.layout.cut import Cut, Span
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.tra.program.steps import Buffer
 
 
 @dataclass(frozen=True, slots=True)

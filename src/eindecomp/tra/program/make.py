@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_types
-from eindecomp.layout.cut import used_axes
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.cut import Cut, used_axes
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
-from eindecomp.tra.program.patterns import pattern_of
+from eindecomp.planner.plan import Plan
+from eindecomp.planner.space.choices import Decision, Layouts, cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -27,19 +30,10 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
     Role,
+    Step,
+    pattern_of,
     used_by,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.choices import Decision, Layouts
-    from eindecomp.tra.program.steps import Step
 
 
 def program_of(plan: Plan) -> Program:

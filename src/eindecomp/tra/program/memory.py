@@ -9,26 +9,23 @@ so far, and what has just arrived.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from eindecomp.layout.boxes import meet, volume
 from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
+    Buffer,
     Compute,
     Free,
     Generate,
     Load,
     Move,
     ReduceScatter,
+    Step,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Buffer, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,29 +10,24 @@ devices find the same order, since only sizes that they share are looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
-from eindecomp.tra.program.patterns import LocalSlice
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
+    Communication,
     Compute,
     Free,
     Generate,
     Load,
+    LocalSlice,
     Move,
     ReduceScatter,
+    Step,
     used_by,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
-
-Communication = Move | ReduceScatter | AllGather
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,14 @@ Action = Whole | Begin | End
 def overlapped(program: Program) -> tuple[Action, ...]:
     """The steps of a program in order, with communication begun early and ended late."""
     steps = program.steps
-    held, order, places = _Held(program), _Order(steps), _Places(steps)
+    held, places = _Held(program), _Places(steps)
+    computed = [0, *accumulate(map(_works, steps))]
+    """How many steps compute before each place."""
+    others: dict[int, tuple[int, int]] = {}
+    """For each step that communicates: from when on it can begin, and where the next one may.
+
+    The former is by how much was computed, the latter a place among the steps.
+    """
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
@@ -70,17 +72,21 @@ def overlapped(program: Program) -> tuple[Action, ...]:
     ended: dict[int, int] = {}
     """Where communication that is ended late ends."""
     for number, step in enumerate(steps):
-        if not _communicates(step):
+        if not isinstance(step, Communication) or _is_local(step):
             continue
-        source, into = _buffers(step)
+        is_in_place = isinstance(step, AllGather)
+        source, into = (step.buffer,) * 2 if is_in_place else (step.source, step.into)
         ready = places.ready(source, number)
         ready = max(ready, ended.get(ready - 1, 0))
-        first = order.after_others(held.earliest(into, ready, number), number)
+        first = held.earliest(into, ready, number)
+        # No earlier step may wait there that could begin.
+        earlier = (others[k] for k in range(first, number) if k in others)
+        first = max([first, *(behind for done, behind in earlier if done <= computed[first])])
         held.hold(into, first, number)
         free = places.freed.get(source)
         last = held.latest(source, free, places.needed(into, number))
         is_apart = any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last)))
-        order.add(number, ready, first if is_apart else number + 1)
+        others[number] = computed[ready], first if is_apart else number + 1
         if is_apart:
             begins.setdefault(first, []).append(number)
             ends.setdefault(last, []).append(number)
@@ -88,33 +94,6 @@ def overlapped(program: Program) -> tuple[Action, ...]:
             if free is not None and free < last:
                 moved[free] = max(last, moved.get(free, 0))
     return tuple(_actions(steps, begins, ends, moved))
-
-
-class _Order:
-    """Which communication could have begun when, counted by what was computed before."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._computed = [0, *accumulate(map(_works, steps))]
-        """How many steps compute before each place."""
-        self._others: dict[int, tuple[int, int]] = {}
-        """For each step that communicates: from when on it can begin, and where the next one may.
-
-        The former is by how much was computed, the latter a place among the steps.
-        """
-
-    def add(self, number: int, ready: int, place: int) -> None:
-        """A step whose source is ready at one place and that begins, or ends, at another."""
-        self._others[number] = self._computed[ready], place
-
-    def after_others(self, first: int, number: int) -> int:
-        """The first place from `first` on at which no earlier step waits that could begin."""
-        place = first
-        for other in range(first, number):
-            if other in self._others:
-                computed, behind = self._others[other]
-                if computed <= self._computed[first]:
-                    place = max(place, behind)
-        return place
 
 
 def _actions(
@@ -137,25 +116,13 @@ def _actions(
     return found
 
 
-def _communicates(step: Step) -> bool:
-    if isinstance(step, Move):
-        return not isinstance(step.pattern, LocalSlice)
-    return isinstance(step, ReduceScatter | AllGather)
+def _is_local(step: Step) -> bool:
+    """Whether a move stays within each device."""
+    return isinstance(step, Move) and isinstance(step.pattern, LocalSlice)
 
 
 def _works(step: Step) -> bool:
     return isinstance(step, Compute | Generate)
-
-
-def _buffers(step: Step) -> tuple[int, int]:
-    """What a step sends and what it completes."""
-    match step:
-        case Move() | ReduceScatter():
-            return step.source, step.into
-        case AllGather():
-            return step.buffer, step.buffer
-        case _:
-            raise TypeError(step)
 
 
 class _Places:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.work import operations
 from eindecomp.layout.cut import axes_in, parts_of
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import DeviceRow, row_of
 from eindecomp.tra.program.steps import (
     AllGather,
+    Buffer,
+    Communication,
     Compute,
     Free,
     Generate,
@@ -21,15 +25,9 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
     Role,
+    Step,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.tra.program.steps import Buffer, Step
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,10 @@ class Program:
         return sum(isinstance(s, Compute | Generate | ReduceScatter) for s in self.steps)
 
     @cached_property
-    def moving(self) -> tuple[tuple[Step, int], ...]:
+    def moving(self) -> tuple[tuple[Communication, int], ...]:
         """The steps that move something, and how many bytes."""
-        pairs = ((step, self.moved_by(step)) for step in self.steps)
+        steps = (step for step in self.steps if isinstance(step, Communication))
+        pairs = ((step, self.moved_by(step)) for step in steps)
         return tuple((step, count) for step, count in pairs if count)
 
     @cached_property
@@ -119,20 +118,18 @@ class Program:
     @cached_property
     def bytes_by_kind(self) -> dict[str, int]:
         """The bytes that each kind of step moves."""
-        found: Counter[str] = Counter({"move": 0, "reduce-scatter": 0, "all-gather": 0})
-        for step in self.steps:
-            if isinstance(step, Move | ReduceScatter | AllGather):
-                found[kind_of(step)] += self.moved_by(step)
-        return dict(found)
+        moved: Counter[str] = Counter({"move": 0, "reduce-scatter": 0, "all-gather": 0})
+        for step, count in self.moving:
+            moved[kind_of(step)] += count
+        return dict(moved)
 
     @cached_property
     def bytes_by_vertex(self) -> dict[str, int]:
         """The bytes that are moved for each vertex, and for inputs that have a second layout."""
-        found = Counter({step.vertex: 0 for step in self.steps if isinstance(step, Compute)})
-        for step in self.steps:
-            if isinstance(step, Move | ReduceScatter | AllGather):
-                found[step.vertex] += self.moved_by(step)
-        return dict(found)
+        moved = Counter({step.vertex: 0 for step in self.steps if isinstance(step, Compute)})
+        for step, count in self.moving:
+            moved[step.vertex] += count
+        return dict(moved)
 
     @cached_property
     def moved(self) -> int:

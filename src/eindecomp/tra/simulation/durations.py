@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from eindecomp.graph.ops import Op
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
-from eindecomp.layout.cut import axes_in, interval, pieces_by
+from eindecomp.layout.cut import Cut, axes_in, interval, pieces_by
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
-from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.rates import function_seconds, rate
-from eindecomp.tra.program.patterns import Exchanged, Gathered, LocalSlice
+from eindecomp.layout.view import Dims, view_of
+from eindecomp.planner.costs.machine import Machine, function_seconds, rate
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
+    Exchanged,
     Free,
+    Gathered,
     Generate,
     Load,
+    LocalSlice,
     Move,
     ReduceScatter,
+    Step,
     used_by,
 )
 from eindecomp.tra.simulation.network import (
     Group,
+    Level,
+    Network,
     Peers,
     Phase,
-    gather_by_levels,
-    gather_directly,
+    gather_phases,
     move_directly,
-    reduce_by_levels,
-    reduce_directly,
+    reduce_phases,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.ops import Op
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.layout.view import Dims
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, Step
-    from eindecomp.tra.simulation.network import Level, Network
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
-    Duration = Floats | tuple["TimedPhase", ...] | None
-    """Seconds of kernel calls, the phases of an exchange, or nothing."""
+Duration = Floats | tuple["TimedPhase", ...] | None
+"""Seconds of kernel calls, the phases of an exchange, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +59,7 @@ class TimedPhase:
     """How long each level's ejection link is taken."""
     received: Ints
     sent: Ints
-    takes_part: Flags
+    takes_part: Mask
     """Which devices send or receive anything."""
     peers: Peers
 
@@ -82,46 +72,56 @@ class Durations:
     machine: Machine
     levels: tuple[Level, ...]
     network: Network
-    _found: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
+    _known: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
 
     def of(self, step: Step) -> Duration:
         """What a step takes on every device; nothing for one that neither computes nor moves."""
+        if isinstance(step, Load | Free):
+            return None
+        key = self._key(step)
+        if key not in self._known:
+            self._known[key] = self._duration(step)
+        return self._known[key]
+
+    def _key(self, step: Step) -> object:
+        """Equal for steps that take the same time."""
         buffers = self.program.buffers
         lie = tuple((buffers[n].tiling, buffers[n].types) for n in used_by(step))
-        match step:
-            case Load() | Free():
-                return None
-            case Generate():
-                return self._once(lie, lambda: fill_seconds(self.program, self.machine, step))
-            case Compute():
-                cuts = tuple(None if read is None else read.cut for read in step.reads)
-                key = (self.program.graph[step.vertex].op, cuts, lie)
-                return self._once(key, lambda: kernel_seconds(self.program, self.machine, step))
-            case Move():
-                return self._once(("move", lie), lambda: self._exchange(step))
-            case ReduceScatter():
-                key = ("reduce", lie, step.axes, step.split)
-                return self._once(key, lambda: self._exchange(step))
-            case AllGather():
-                return self._once(("gather", lie, step.axes), lambda: self._exchange(step))
+        if isinstance(step, Compute):
+            cuts = tuple(None if read is None else read.cut for read in step.reads)
+            return self.program.graph[step.vertex].op, cuts, lie
+        return type(step), lie, getattr(step, "axes", 0), getattr(step, "split", 0)
 
-    def _exchange(self, step: Move | ReduceScatter | AllGather) -> tuple[TimedPhase, ...]:
-        mesh = self.program.mesh
+    def _duration(self, step: Step) -> Duration:
+        mesh, levels, buffers = self.program.mesh, self.levels, self.program.buffers
         match step:
+            case Generate(into):
+                made = buffers[into]
+                written = volumes(mesh, made.tiling) * float(made.item)
+                return compute_seconds(self.machine, 0.0, written)
+            case Compute():
+                return kernel_seconds(self.program, self.machine, step)
             case Move():
                 return self._timed(self._move(step))
             case ReduceScatter():
-                into, axes = self.program.buffers[step.into].tiling, axes_in(mesh, step.axes)
-                own = volumes(mesh, Tiling(into.cut, step.split))
-                own = own * self.program.buffers[step.source].item
-                ways = pieces_by(mesh, axes)
-                combining = combine_seconds(self.program, self.machine, step, ways)
-                *before, last = self._timed(self._reduce(axes, own))
+                source, into = buffers[step.source], buffers[step.into]
+                own = volumes(mesh, Tiling(into.tiling.cut, step.split))
+                axes = axes_in(mesh, step.axes)
+                phases = reduce_phases(mesh, levels, axes, own * source.item, self.network.reduce)
+                *before, last = self._timed(phases)
+                # Each block that arrives is read, and the result is written.
+                ways, elements = pieces_by(mesh, axes), own.astype(np.float64)
+                traffic = elements * (ways * source.item + into.item)
+                work = (ways - 1) * len(source.types) * elements
+                combining = compute_seconds(self.machine, work, traffic)
                 return (*before, replace(last, seconds=last.seconds + combining))
             case AllGather():
-                home = self.program.buffers[step.buffer]
+                home = buffers[step.buffer]
                 own = volumes(mesh, Tiling(home.tiling.cut, step.axes)) * home.item
-                return self._timed(self._gather(axes_in(mesh, step.axes), own))
+                axes = axes_in(mesh, step.axes)
+                return self._timed(gather_phases(mesh, levels, axes, own, self.network.gather))
+            case _:
+                raise TypeError(step)
 
     def _move(self, step: Move) -> list[Phase]:
         mesh, source = self.program.mesh, self.program.buffers[step.source]
@@ -133,24 +133,13 @@ class Durations:
                 own = volumes(mesh, held)
                 if not held.split:
                     own = shared_volumes(mesh, held.cut, wanted.cut)
-                return self._gather(axes, own * source.item)
+                own = own * source.item
+                return gather_phases(mesh, self.levels, axes, own, self.network.gather)
             case Exchanged(axes):
                 peers: Peers | None = Group(tuple(axes))
             case _:
                 peers = None
         return [move_directly(mesh, self.levels, held, wanted, source.item, peers)]
-
-    def _gather(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
-        mesh, way = self.program.mesh, self.network.gather
-        if way == "direct":
-            return [gather_directly(mesh, self.levels, axes, own)]
-        return gather_by_levels(mesh, self.levels, axes, own, way)
-
-    def _reduce(self, axes: tuple[int, ...], own: Ints) -> list[Phase]:
-        mesh, way = self.program.mesh, self.network.reduce
-        if way == "direct":
-            return [reduce_directly(mesh, self.levels, axes, own)]
-        return reduce_by_levels(mesh, self.levels, axes, own, way)
 
     def _timed(self, phases: list[Phase]) -> tuple[TimedPhase, ...]:
         return tuple(self._seconds(phase) for phase in phases)
@@ -184,11 +173,6 @@ class Durations:
             found[number] /= level.bandwidth
         return found
 
-    def _once(self, key: object, make: Callable[[], Any]) -> Any:
-        if key not in self._found:
-            self._found[key] = make()
-        return self._found[key]
-
 
 @lru_cache(maxsize=1 << 12)
 def volumes(mesh: Mesh, tiling: Tiling) -> Ints:
@@ -206,12 +190,6 @@ def shared_volumes(mesh: Mesh, one: Cut, other: Cut) -> Ints:
         (a, b), (c, d) = interval(mesh, ours), interval(mesh, theirs)
         total = total * np.maximum(np.minimum(b, d) - np.maximum(a, c), 0)
     return total.reshape(mesh.sizes)
-
-
-def sides(mesh: Mesh, cut: Cut) -> list[Ints]:
-    """How far every device's block reaches along each dimension."""
-    ends = (interval(mesh, span) for span in cut)
-    return [(high - low).reshape(mesh.sizes) for low, high in ends]
 
 
 def compute_seconds(
@@ -255,20 +233,7 @@ def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
 
 def _note_lengths(lengths: dict[str, Any], dims: Dims, cut: Cut, program: Program) -> None:
     """How many units of each label a tile has, by the dimensions that carry it."""
-    for dim, length in zip(dims, sides(program.mesh, cut), strict=True):
+    for dim, span in zip(dims, cut, strict=True):
         if dim.label is not None:
-            lengths[dim.label] = length // dim.scale
-
-
-def fill_seconds(program: Program, machine: Machine, step: Generate) -> Floats:
-    """What making the block of a fill takes: its elements are written."""
-    made = program.buffers[step.into]
-    return compute_seconds(machine, 0.0, volumes(program.mesh, made.tiling) * float(made.item))
-
-
-def combine_seconds(program: Program, machine: Machine, step: ReduceScatter, ways: int) -> Floats:
-    """What combining the blocks of so many devices takes: each is read, the result is written."""
-    source, into = program.buffers[step.source], program.buffers[step.into]
-    elements = volumes(program.mesh, Tiling(into.tiling.cut, step.split)).astype(np.float64)
-    traffic = elements * (ways * source.item + into.item)
-    return compute_seconds(machine, (ways - 1) * len(source.types) * elements, traffic)
+            low, high = interval(program.mesh, span)
+            lengths[dim.label] = (high - low).reshape(program.mesh.sizes) // dim.scale

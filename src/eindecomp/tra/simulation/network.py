@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
-from eindecomp.layout.tiling import replicated_axes
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling, replicated_axes
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.solve.problem.arrays import Ints
 from eindecomp.tra.program.device_row import received
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.planner.costs.machine import Machine
-
-    Ints = NDArray[np.int64]
 
 GATHERS = ("ring", "doubling", "direct")
 REDUCES = ("direct", "ring", "doubling")
@@ -144,41 +136,44 @@ class Phase:
     peers: Peers
 
 
-def gather_by_levels(
+def gather_phases(
     mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints, way: str
 ) -> list[Phase]:
-    """An all-gather of everybody's `own` bytes, level by level from the outermost in.
+    """An all-gather of everybody's `own` bytes, level by level from the outermost in, or directly.
 
     On each level devices pass on what they hold among those that differ only there: around a ring
     in the order of their numbers, or `doubling` what they have.
     """
-    found: list[Phase] = []
+    if way == "direct":
+        return [_gather_directly(mesh, levels, axes, own)]
+    phases: list[Phase] = []
     held = own
     for number, level in enumerate(levels):
         along = tuple(a for a in level.axes if a in axes)
         if not along:
             continue
         total = np.broadcast_to(held.sum(axis=along, keepdims=True), held.shape)
-        received = _on_level(len(levels), number, total - held)
-        sent = _on_level(len(levels), number, total - _of_next(held, along))
+        received = np.zeros((len(levels), *own.shape), dtype=np.int64)
+        sent = np.zeros_like(received)
+        received[number], sent[number] = total - held, total - _of_next(held, along)
         ways = pieces_by(mesh, along)
         rounds = ways - 1 if way == "ring" else (ways - 1).bit_length()
-        found.append(Phase(received, sent, rounds, Group(along)))
+        phases.append(Phase(received, sent, rounds, Group(along)))
         held = total
-    return found
+    return phases
 
 
-def reduce_by_levels(
+def reduce_phases(
     mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints, way: str
 ) -> list[Phase]:
     """A reduce-scatter that leaves everybody `own` bytes: the all-gather of them, backwards."""
     return [
         Phase(phase.sent, phase.received, phase.rounds, phase.peers)
-        for phase in reversed(gather_by_levels(mesh, levels, axes, own, way))
+        for phase in reversed(gather_phases(mesh, levels, axes, own, way))
     ]
 
 
-def gather_directly(mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints) -> Phase:
+def _gather_directly(mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints) -> Phase:
     """An all-gather in which everybody sends its `own` bytes to each of the others at once."""
     received = np.zeros((len(levels), *own.shape), dtype=np.int64)
     sent = np.zeros_like(received)
@@ -195,24 +190,12 @@ def gather_directly(mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], ow
     return Phase(received, sent, 1, Group(tuple(axes)))
 
 
-def reduce_directly(mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], own: Ints) -> Phase:
-    """A reduce-scatter in which everybody sends each of the others the block that it combines."""
-    backwards = gather_directly(mesh, levels, axes, own)
-    return Phase(backwards.sent, backwards.received, 1, backwards.peers)
-
-
 def _of_next(values: Ints, along: tuple[int, ...]) -> Ints:
     """For every device the value of the next one around its ring, in the order of numbers."""
     last = tuple(range(values.ndim - len(along), values.ndim))
     rings = np.moveaxis(values, along, last)
     turned = np.roll(rings.reshape(*rings.shape[: last[0]], -1), -1, axis=-1)
     return np.moveaxis(turned.reshape(rings.shape), last, along)
-
-
-def _on_level(levels: int, number: int, values: Ints) -> Ints:
-    found = np.zeros((levels, *values.shape), dtype=np.int64)
-    found[number] = values
-    return found
 
 
 _ROWS = 1 << 20  # elements of a table of pairs that is worked on at once

@@ -1,30 +1,42 @@
-"""`SimulatedRun`: what a simulation found."""
+"""`SimulatedRun`: what a simulation found.
+
+What happens is recorded with its cause: what a device waited for before it could begin. Followed
+back from the last end, causes make the critical path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from eindecomp.above import from_above
-from eindecomp.tra.program.steps import Move, kind_of
-from eindecomp.tra.simulation.clocks import critical_path
+from eindecomp.layout.tiling import coordinates
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.steps import Move, Step, kind_of
+from eindecomp.tra.simulation.durations import TimedPhase
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+NOTHING = -1
+"""The cause of what begins at once."""
 
-    from numpy.typing import NDArray
 
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.simulation.clocks import Record
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """A kernel call or a phase, on all devices."""
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    step: int
+    begin: Floats
+    """When a device could begin; in a phase it then waits for its peers."""
+    end: Floats
+    cause: Ints
+    """What ended when the device could begin: `record * devices + device`."""
+    seconds: Floats
+    """What it took after all peers were ready."""
+    phase: TimedPhase | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,12 +88,8 @@ class SimulatedRun:
             ready, such as `exposed[0]`.
         idle: By device, the seconds after its last step, such as `idle[0]`.
         levels: What crosses each level of the mesh, such as `levels[0].bytes`.
-        simulated: How many devices were simulated, such as `1`; the others do the same as one of
-            them.
         program: What was simulated, with `program.steps`.
         records: When each step began and ended, such as `records[0]`.
-        merged: The shape of the mesh with 1 for axes along which devices were simulated as one,
-            such as `(1, 2)`.
 
     Examples:
         >>> import eindecomp as ed
@@ -95,10 +103,8 @@ class SimulatedRun:
     exposed: Floats
     idle: Floats
     levels: tuple[LevelUse, ...]
-    simulated: int
     program: Program
     records: Sequence[Record]
-    merged: tuple[int, ...]
 
     @property
     def devices(self) -> int:
@@ -114,7 +120,7 @@ class SimulatedRun:
     def critical_path(self) -> tuple[PathStep, ...]:
         """The steps that decide how long it takes, first to last; they add up to `seconds`."""
         return tuple(
-            PathStep(*self._named(step), self._device(device), seconds)
+            PathStep(*self._named(step), device, seconds)
             for step, device, seconds in critical_path(self.records)
         )
 
@@ -124,8 +130,7 @@ class SimulatedRun:
         Args:
             device: Its number, such as `0`.
         """
-        place = np.unravel_index(device, self.program.mesh.sizes) if self.merged else ()
-        at = tuple(0 if n == 1 else int(k) for k, n in zip(place, self.merged, strict=True))
+        at = tuple(coordinates(self.program.mesh, device))
         for record in self.records:
             end, seconds = float(record.end[at]), float(record.seconds[at])
             phase = record.phase
@@ -152,13 +157,6 @@ class SimulatedRun:
     def __str__(self) -> str:
         return from_above("show.simulated").table_of(self)
 
-    def _device(self, merged: int) -> int:
-        """The first device that one of the simulated ones stands for."""
-        sizes = self.program.mesh.sizes
-        if not sizes:
-            return 0
-        return int(np.ravel_multi_index(np.unravel_index(merged, self.merged), sizes))
-
     def _named(self, number: int) -> tuple[str, str]:
         """The vertex for which a step is, and what it is called."""
         step: Step = self.program.steps[number]
@@ -168,3 +166,31 @@ class SimulatedRun:
             into: int = getattr(step, "into")  # noqa: B009 - a fill, which has no vertex
             vertex = self.program.buffers[into].tensor
         return vertex, kind
+
+
+def critical_path(records: Sequence[Record]) -> list[tuple[int, int, float]]:
+    """The steps that decide how long a run takes, first to last: step, device and seconds.
+
+    The device is the one that was waited for; the seconds add up to what the run takes.
+    """
+    if not records:
+        return []
+    shape, devices = records[0].end.shape, records[0].end.size
+    ends = np.array([record.end.max() for record in records])
+    number = int(ends.argmax())
+    device, until = int(records[number].end.argmax()), float(ends[number])
+    path: list[tuple[int, int, float]] = []
+    while True:
+        record = records[number]
+        begin = record.begin.reshape(-1)
+        phase = record.phase
+        if phase is not None and phase.takes_part.reshape(-1)[device]:
+            peers = phase.peers.of(device, shape)
+            peers = peers[phase.takes_part.reshape(-1)[peers]]
+            device = int(peers[begin[peers].argmax()])
+        path.append((record.step, device, until - float(begin[device])))
+        until = float(begin[device])
+        cause = int(record.cause.reshape(-1)[device])
+        if cause == NOTHING:
+            return path[::-1]
+        number, device = divmod(cause, devices)

@@ -1,47 +1,33 @@
 """Simulates a program on a machine: one pass over what devices do, all of them at once.
 
-Devices that do the same at the same time are simulated as one. Where everything that steps take is
-equal along a mesh axis, so are all times: peers are found along axes, and those along this one are
-ready together. Pairs of peers follow no axes; a program that has any is simulated on one device if
-all devices are alike, and else on all of them.
+`Clocks` say when every device and its links are free, and when communication under way ends.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.simulation.clocks import Clocks
-from eindecomp.tra.simulation.durations import Durations, TimedPhase
-from eindecomp.tra.simulation.network import Group, Network, Pairs, levels_of
-from eindecomp.tra.simulation.run import LevelUse, SimulatedRun
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.tra.program.overlap import Action
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.simulation.durations import Duration
-    from eindecomp.tra.simulation.network import Level
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.simulation.durations import Duration, Durations, TimedPhase
+from eindecomp.tra.simulation.network import Level, Network, levels_of
+from eindecomp.tra.simulation.run import NOTHING, LevelUse, Record, SimulatedRun
 
 MOST_DEVICES = 1 << 13
 _DEFAULT = Network()
 
 
 def simulate_program(
-    program: Program,
-    machine: Machine,
-    network: Network = _DEFAULT,
-    *,
-    overlap: bool = True,
-    symmetry: bool = True,
+    program: Program, machine: Machine, network: Network = _DEFAULT, *, overlap: bool = True
 ) -> SimulatedRun:
-    """How long a program takes; without `symmetry` every device is simulated.
+    """How long a program takes.
 
     With `overlap`, communication begins and is waited for where engines do so that overlap; without
     it, steps are carried out one by one.
@@ -49,24 +35,15 @@ def simulate_program(
     if program.devices > MOST_DEVICES:
         raise InputError(f"at most {MOST_DEVICES} devices are simulated, not {program.devices}")
     mesh, levels = program.mesh, levels_of(program.mesh, machine)
-    made = Durations(program, machine, levels, network)
-    durations = [made.of(step) for step in program.steps]
-    axes = len(mesh.sizes)
-    equal = equal_axes(durations, axes) if symmetry else frozenset[int]()
-    durations = merged(durations, axes, equal)
-    shape = tuple(1 if a in equal else size for a, size in enumerate(mesh.sizes))
-    clocks = Clocks(shape, _shared(levels, network, axes))
+    durations = Durations(program, machine, levels, network)
+    shared: list[tuple[int, ...]] = [()] * len(levels)
+    if network.cards == "node":
+        shared = [tuple(range(level.axes[-1] + 1, len(mesh.sizes))) for level in levels]
+    clocks = Clocks(mesh.sizes, shared)
     actions = overlapped(program) if overlap else map(Whole, range(len(program.steps)))
     for action in actions:
-        _carry_out(clocks, action, durations[action.step])
+        _carry_out(clocks, action, durations.of(program.steps[action.step]))
     return _found(program, levels, clocks)
-
-
-def _shared(levels: Sequence[Level], network: Network, axes: int) -> list[tuple[int, ...] | None]:
-    """For each level the axes of the devices that share a link."""
-    if network.cards == "device":
-        return [None] * len(levels)
-    return [tuple(range(level.axes[-1] + 1, axes)) or None for level in levels]
 
 
 def _carry_out(clocks: Clocks, action: Action, duration: Duration) -> None:
@@ -82,7 +59,7 @@ def _carry_out(clocks: Clocks, action: Action, duration: Duration) -> None:
 
 def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> SimulatedRun:
     """What the clocks say in the end, for all devices."""
-    sizes, shape = program.mesh.sizes, clocks.shape
+    shape = clocks.shape
     computing = np.zeros(shape)
     received = np.zeros((len(levels), *shape), dtype=np.int64)
     sent, busy = np.zeros_like(received), np.zeros((2, len(levels), *shape))
@@ -95,74 +72,97 @@ def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> Simulat
             busy += np.stack([record.phase.sending, record.phase.receiving])
     seconds = float(clocks.queue.max())
 
-    def on_all(array: Any) -> Any:
-        return np.broadcast_to(array, sizes).reshape(-1)
-
     uses = tuple(
-        LevelUse(str(level), on_all(received[k]), on_all(sent[k]), float(busy[:, k].max()))
+        LevelUse(str(level), received[k].ravel(), sent[k].ravel(), float(busy[:, k].max()))
         for k, level in enumerate(levels)
     )
     return SimulatedRun(
         seconds,
-        on_all(computing),
-        on_all(clocks.waited),
-        on_all(seconds - clocks.queue),
+        computing.ravel(),
+        clocks.waited.ravel(),
+        (seconds - clocks.queue).ravel(),
         uses,
-        clocks.number.size,
         program,
         clocks.records,
-        shape,
     )
 
 
-def equal_axes(durations: Iterable[Duration], axes: int) -> frozenset[int]:
-    """The axes along which devices are simulated as one."""
-    equal = set(range(axes))
-    paired = False
-    for duration in {id(each): each for each in durations}.values():
-        for array in _arrays(duration):
-            first = array.ndim - axes
-            equal = {a for a in equal if _is_constant(array, first + a)}
-        if isinstance(duration, tuple):
-            paired = paired or any(isinstance(phase.peers, Pairs) for phase in duration)
-    return frozenset(equal) if not paired or len(equal) == axes else frozenset()
+class Clocks:
+    """The state of a simulation between two steps, for devices in the mesh's shape."""
+
+    def __init__(self, shape: tuple[int, ...], shared: Sequence[tuple[int, ...]]) -> None:
+        self.shape = shape
+        self.shared = shared
+        """For each level the axes of the devices that share a link."""
+        self.records: list[Record] = []
+        self.number = np.arange(prod(shape), dtype=np.int64).reshape(shape)
+        self.queue, self.queue_by = self._new()
+        """When a device has done what came before, and after what."""
+        self.links = [(self._new(), self._new()) for _ in shared]
+        """The injection and the ejection link of each level: free when, and after what."""
+        self.under_way: dict[int, tuple[Floats, Ints]] = {}
+        """When steps that have begun end, and with what."""
+        self.waited = np.zeros(shape)
+
+    def _new(self) -> tuple[Any, Any]:
+        return np.zeros(self.shape), np.full(self.shape, NOTHING, dtype=np.int64)
+
+    def kernel(self, step: int, seconds: Floats) -> None:
+        """A kernel call on every device, after what came before it."""
+        begin, cause = self.queue, self.queue_by
+        end = begin + seconds
+        self.queue, self.queue_by = end, self._recorded(Record(step, begin, end, cause, seconds))
+
+    def begin(self, step: int, phases: Sequence[TimedPhase]) -> None:
+        """A communication step begins: from then on it runs phase after phase beside kernels."""
+        made = self.queue, self.queue_by
+        for phase in phases:
+            made = self._phase(step, phase, *made)
+        self.under_way[step] = made
+
+    def end(self, step: int) -> None:
+        """Every device waits until a step that has begun is over."""
+        before = self.queue
+        self.queue, self.queue_by = _later(before, self.queue_by, *self.under_way.pop(step))
+        self.waited += self.queue - before
+
+    def _phase(self, step: int, phase: TimedPhase, ready: Floats, by: Ints) -> tuple[Any, Any]:
+        begin, cause = ready, by
+        for number in range(len(self.links)):
+            for link, amount in zip(self.links[number], (phase.sent, phase.received), strict=True):
+                if amount[number].any():
+                    begin, cause = _later(begin, cause, *link, where=amount[number] > 0)
+        together = phase.peers.latest(np.where(phase.takes_part, begin, -np.inf))
+        end = np.where(phase.takes_part, together + phase.seconds, ready)
+        made = self._recorded(Record(step, begin, end, cause, phase.seconds, phase))
+        for number in range(len(self.links)):
+            self._hold(number, 0, phase.sent[number], together + phase.sending[number], made)
+            self._hold(number, 1, phase.received[number], together + phase.receiving[number], made)
+        return end, made
+
+    def _hold(self, level: int, way: int, amount: Ints, until: Floats, made: Ints) -> None:
+        """Take the links that carry something, those that devices share for all of these."""
+        if not amount.any():
+            return
+        links = list(self.links[level])
+        free, by = links[way]
+        free, by = np.where(amount > 0, until, free), np.where(amount > 0, made, by)
+        axes = self.shared[level]
+        if axes:
+            last = free.max(axis=axes, keepdims=True)
+            by = np.where(free == last, by, NOTHING).max(axis=axes, keepdims=True)
+            free, by = (np.broadcast_to(each, self.shape) for each in (last, by))
+        links[way] = free, by
+        self.links[level] = links[0], links[1]
+
+    def _recorded(self, record: Record) -> Ints:
+        self.records.append(record)
+        return (len(self.records) - 1) * self.number.size + self.number
 
 
-def merged(durations: Sequence[Duration], axes: int, equal: frozenset[int]) -> list[Duration]:
-    """The durations with one device in place of those that differ along equal axes."""
-    made: dict[int, Duration] = {}
-    for duration in durations:
-        if id(duration) not in made:
-            made[id(duration)] = _merge(duration, axes, equal)
-    return [made[id(duration)] for duration in durations]
-
-
-def _merge(duration: Duration, axes: int, equal: frozenset[int]) -> Duration:
-    if not isinstance(duration, tuple):
-        return duration if duration is None else _first(duration, axes, equal)
-    return tuple(_merged_phase(phase, axes, equal) for phase in duration)
-
-
-def _merged_phase(phase: TimedPhase, axes: int, equal: frozenset[int]) -> TimedPhase:
-    names = ("seconds", "sending", "receiving", "received", "sent", "takes_part")
-    arrays = {name: _first(getattr(phase, name), axes, equal) for name in names}
-    peers = Group(()) if isinstance(phase.peers, Pairs) and equal else phase.peers
-    return replace(phase, **arrays, peers=peers)
-
-
-def _arrays(duration: Duration) -> list[Any]:
-    if duration is None:
-        return []
-    if not isinstance(duration, tuple):
-        return [duration]
-    return [a for p in duration for a in (p.seconds, p.sending, p.receiving, p.received, p.sent)]
-
-
-def _is_constant(array: Any, axis: int) -> bool:
-    return bool((array == np.take(array, [0], axis=axis)).all())
-
-
-def _first(array: Any, axes: int, equal: frozenset[int]) -> Any:
-    before = array.ndim - axes
-    index = [slice(None)] * before + [slice(1) if a in equal else slice(None) for a in range(axes)]
-    return array[tuple(index)]
+def _later(
+    time: Floats, cause: Ints, other: Floats, by: Ints, where: Any = True
+) -> tuple[Floats, Ints]:
+    """The later of two times with what it is caused by."""
+    later = (other > time) & where
+    return np.where(later, other, time), np.where(later, by, cause)

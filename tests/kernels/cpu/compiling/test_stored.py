@@ -19,7 +19,7 @@ from eindecomp.kernels.cpu.compiling.stored import Stored
 PROGRAM = """
 import numpy as np
 from eindecomp.kernels import cache
-from eindecomp.solve.search.random_numbers import random_below as drawn
+from eindecomp.solve.search.random_trees import random_below as drawn
 state = np.array([7], np.uint64)
 print(drawn(state, 10), sum(drawn.stats.cache_hits.values()), cache.usage().files)
 """

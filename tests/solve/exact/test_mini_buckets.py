@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.solve import Problem, minimize
-from eindecomp.solve.bound.bounding import Bounding, bound_by_mini_buckets
-from eindecomp.solve.bound.cost_shifting import shift_costs
+from eindecomp.solve.exact.bounding import Bounding, bound_by_mini_buckets
+from eindecomp.solve.exact.table_loops import shift_costs
 from eindecomp.solve.problem.cost_network import CostNetwork
 
 SEEDS = st.integers(0, 2**32)

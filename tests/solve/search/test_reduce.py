@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eindecomp.errors import InfeasibleError
-from eindecomp.solve.problem.core import core_of
-from eindecomp.solve.reduce.reduce import reduce_core
+from eindecomp.solve.problem.core import arc_graph_of, core_of, cost_of, usage_over_steps
+from eindecomp.solve.search.reduce import reduce_core
+
+
+def _fits(graph, choice):
+    return bool(np.all(usage_over_steps(graph, choice) <= graph.capacity))
 
 
 def _optimum(core):
-    fitting = (x for x in all_choices(core) if np.all(core.slack_of(x) >= 0))
-    return min((core.cost_of(x) for x in fitting), default=np.inf)
+    graph = arc_graph_of(core)
+    fitting = (x for x in all_choices(core) if _fits(graph, x))
+    return min((core.constant + cost_of(graph, x) for x in fitting), default=np.inf)
 
 
 @settings(max_examples=settings.default.max_examples * 2)
@@ -28,10 +33,10 @@ def test_reduction_keeps_the_optimum(seed, limited):
         assert best == np.inf
         return
     assert _optimum(reduced.core) == best
+    graph = arc_graph_of(reduced.core)
     for choice in all_choices(reduced.core):
         lifted = reduced.lift(choice)
-        cost = reduced.core.cost_of(choice)
+        cost = reduced.core.constant + cost_of(graph, choice)
         assert cost == problem.cost_of(lifted)
         if np.isfinite(cost):
-            fits = bool(np.all(reduced.core.slack_of(choice) >= 0))
-            assert fits == problem.feasible(lifted)
+            assert _fits(graph, choice) == problem.feasible(lifted)

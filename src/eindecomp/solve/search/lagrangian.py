@@ -17,8 +17,8 @@ import numpy as np
 from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arc_graph import ArcGraph, cost_of, penalised, usage_over_steps
-from eindecomp.solve.problem.arrays import Floats, Ints
+from eindecomp.solve.problem.arrays import Floats, Ints, largest_places
+from eindecomp.solve.problem.core import ArcGraph, cost_of, penalised, usage_over_steps
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
@@ -114,7 +114,8 @@ def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 6
     choice = np.zeros(graph.offset.size - 1, dtype=np.int64)
     messages = np.zeros(int(graph.message[-1]))
     emphasis = np.ones(steps)
-    largest = usage_over_steps(graph, _largest_usage(graph))
+    each_usage = penalised(graph, np.ones(steps)) - graph.unary
+    largest = usage_over_steps(graph, largest_places(each_usage, graph.offset))
     scale = (1.0 + abs(cost_of(graph, choice))) / (1.0 + float(largest.sum()))
     for turn in range(rounds):
         unary = penalised(graph, round_to_grid(scale * emphasis))
@@ -133,17 +134,6 @@ def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 6
             emphasis *= np.where(over > 0, 2.0, 0.9)
             emphasis /= emphasis.mean()
     return None
-
-
-def _largest_usage(graph: ArcGraph) -> Ints:
-    """For each variable the choice with the largest usage summed over its items."""
-    total = penalised(graph, np.ones(graph.capacity.size)) - graph.unary
-    sizes = np.diff(graph.offset)
-    peaks = np.maximum.reduceat(total, graph.offset[:-1])
-    at_peak = np.flatnonzero(total == np.repeat(peaks, sizes))
-    owner = np.searchsorted(graph.offset, at_peak, side="right") - 1
-    _, first = np.unique(owner, return_index=True)
-    return at_peak[first] - graph.offset[:-1]
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import TYPE_CHECKING
@@ -13,15 +14,14 @@ from eindecomp.solve import budgets
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.eliminate import eliminate
 from eindecomp.solve.exact.fold import fold_all
+from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
+from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from eindecomp.solve.exact.table_loops import Term
 
-    from eindecomp.solve.bound.cost_shifting import Term
-    from eindecomp.solve.problem.arrays import Floats, Ints
-    from eindecomp.solve.problem.problem import Problem
 
 _HUGE = 2.0**44  # stands for ∞ among integers: sums of hundreds of these are exact
 
@@ -106,7 +106,7 @@ class Bounding:
 
     def _terms(self, integral: bool) -> list[Term]:
         # Imported here because its compiled loops take a while to load and elimination needs none.
-        from eindecomp.solve.bound.cost_shifting import shift_costs
+        from eindecomp.solve.exact.table_loops import shift_costs
 
         huge = self.run.problem.magnitude + 1
         huge = min(huge, _HUGE) if integral else huge

@@ -1,1 +1,0 @@
-"""Proved lower bounds: mini-buckets, message passing and Lagrangian prices."""

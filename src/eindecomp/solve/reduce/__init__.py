@@ -1,1 +1,0 @@
-"""Reductions: smaller problems with the same optimum."""
