@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eindecomp.errors import InputError, needing_extras, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -94,15 +94,6 @@ class TileKernel(Protocol):
         scalars: Sequence[object] = (),
     ) -> None:
         """Compute the state of this tile's share of an aggregation."""
-        ...
-
-    def ready(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], *, partial: bool = False
-    ) -> Callable[[], None] | None:
-        """What computes this very tile, or its state, into these very arrays once more.
-
-        Whoever has it keeps the arrays alive. None if nothing is saved by it, which will always do.
-        """
         ...
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:

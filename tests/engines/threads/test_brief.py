@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.threads import brief, engine, steps
+from eindecomp.engines.threads import engine, schedule, shortcuts
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 NETWORK = """
@@ -33,16 +33,13 @@ output N
 @contextmanager
 def cores(count: int, least: float | None = None) -> Iterator[None]:
     """So many cores; with `least`, so many seconds are worth calling them."""
-    with (
-        patch.object(brief, "cores", lambda: count),
-        patch.object(engine, "cores", lambda: count),
-    ):
+    with patch.object(engine, "cores", lambda: count):
         if least is None:
             yield
             return
         with (
-            patch.multiple(brief, APART=least, TOGETHER=least),
-            patch.multiple(steps, APART=least, TOGETHER=least),
+            patch.multiple(shortcuts, APART=least, TOGETHER=least),
+            patch.object(schedule, "APART", least),
         ):
             yield
 
@@ -74,7 +71,7 @@ def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
 
 def together(program) -> dict[str, list]:
     """The boxes of the vertices whose tiles are computed at once."""
-    cut = (step for step in program.ready.steps if len(step.calls) > 1)
+    cut = (step for step in program.schedule.steps if len(step.calls) > 1)
     return {step.calls[0].vertex: [call.box for call in step.calls] for step in cut}
 
 
@@ -103,14 +100,15 @@ def test_one_device_or_core_is_not_given_parts(devices, count):
         assert program.run(arrays_for(graph), {}).stats.workers == 1
 
 
-def test_what_takes_long_is_cut_as_planned():
-    graph = ed.parse(
-        "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
-    )
-    plan = ed.plan(graph, 2, strategy=["j"])
+LONG = "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- {} X[i,j] {} Y[j,k]\noutput Z"
+
+
+@pytest.mark.parametrize(("agg", "join", "is_partial"), [("sum", "*", False), ("max", "-", True)])
+def test_of_what_takes_long_only_products_are_cut_anew(agg, join, is_partial):
+    plan = ed.plan(ed.parse(LONG.format(agg, join)), 2, strategy=["j"])
     with cores(2):
         program = ThreadsEngine().prepare(plan)
-    assert [call.is_partial for call in program.schedule.calls[:2]] == [True, True]
+    assert [call.is_partial for call in program.schedule.calls[:2]] == [is_partial] * 2
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])

@@ -13,9 +13,8 @@ from lazy import Lazy
 
 import eindecomp as ed
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.forking import GATE
 from eindecomp.kernels.cpu.products import blas_libraries as blas
-from eindecomp.kernels.cpu.products.blas_libraries import controller
+from eindecomp.kernels.cpu.products.blas_libraries import GATE, controller
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 
@@ -24,7 +23,7 @@ import faulthandler, os, signal, sys
 from threading import Event, Thread
 import numpy as np
 import eindecomp as ed
-from eindecomp.engines.threads import forking
+from eindecomp.kernels.cpu.products import blas_libraries
 
 sys.path.insert(0, {folder!r})
 from lazy import Lazy
@@ -73,7 +72,7 @@ thread.join()
 """
 
 WITHIN = """
-forking.PATIENCE = 0
+blas_libraries.PATIENCE = 0
 begun, free = Event(), Event()
 def hold(_):
     begun.set()

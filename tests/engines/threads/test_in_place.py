@@ -1,4 +1,4 @@
-"""Products added where the other term lies, and tiles of products joined: the same results."""
+"""Products added where the other term lies, and tiles cut for cores: the same results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.engines.threads import shortcuts
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.shortcuts import find_sums, merge
+from eindecomp.engines.threads.shortcuts import cut_for_cores, find_sums
 from eindecomp.engines.threads.tiled import SumInPlace, tile_program
 from eindecomp.tra.program.make import program_of
 
@@ -88,23 +88,24 @@ def test_a_product_reduced_over_devices_is_not_folded():
     assert find_sums(graph, {"P"}) == {}
 
 
-@pytest.mark.parametrize(("cores", "tiles"), [(1, 1), (2, 2), (3, 4), (8, 8)])
-def test_tiles_are_joined_to_no_fewer_than_cores(cores, tiles, monkeypatch):
+@pytest.mark.parametrize(("cores", "wide", "tiles"), [(1, 9, 1), (2, 99, 2), (3, 99, 3), (2, 8, 8)])
+def test_products_have_as_many_tiles_as_cores_unless_all_are_wide(cores, wide, tiles, monkeypatch):
+    monkeypatch.setattr(shortcuts, "_WIDE", wide)
+    monkeypatch.setattr(shortcuts, "APART", 0)
+    monkeypatch.setattr(shortcuts, "TOGETHER", 0)
     graph = ed.parse("input X[i: 64, j: 8], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
     plan = ed.plan(graph, 8, strategy="sqrt")
-    [tiled] = tile_program(program_of(plan)).vertices
-    merged = merge(tiled.tiles, graph["Z"].op, cores)
-    assert cores <= len(merged) <= tiles
-    assert sorted(device for tile in merged for device in tile.devices) == list(range(8))
+    [tiled] = cut_for_cores(tile_program(program_of(plan)), cores).vertices
+    assert len(tiled.tiles) == tiles
+    assert sorted(device for tile in tiled.tiles for device in tile.devices) == list(range(8))
     seen = np.zeros((64, 64), int)
-    for tile in merged:
+    for tile in tiled.tiles:
         (a, b), (c, d) = tile.box
         seen[a:b, c:d] += 1
         assert tile.reads == (((a, b), (0, 8)), ((0, 8), (c, d)))
     assert (seen == 1).all()
-    monkeypatch.setattr(shortcuts, "cores", lambda: cores)
     arrays = {v.name: np.random.default_rng(0).random(v.shape, np.float32) for v in graph.inputs}
     finished = []
-    found = ed.run(ed.plan(graph, 8, strategy="sqrt"), arrays, on_event=finished.append)
+    found = ed.run(plan, arrays, ThreadsEngine(cores), on_event=finished.append)
     np.testing.assert_allclose(found["Z"], arrays["X"] @ arrays["Y"], rtol=1e-5)
     assert {event.device for event in finished if hasattr(event, "device")} == set(range(8))

@@ -26,7 +26,7 @@ from random_tiles import (
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.compiling import compile as compiling
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import DType, concrete, dtype
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import MAX, MIN, PROD, SUM, Monoid
@@ -225,15 +225,6 @@ def test_blocked_loops_have_no_seams(op: EinSum, sizes: tuple[int, int, int]) ->
     a, b = values_of((i, k), F4, 0), values_of((k, j), F4, 1).T
     expected = reference(op, [a, b], F4, {"i": i, "j": j})
     assert_close(whole(op, [a, b]), expected, F4)
-
-
-@pytest.mark.parametrize("op", [LINF, L2])
-def test_tiles_of_many_rows_have_no_seams(op: EinSum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eindecomp.kernels.cpu.loops.launch.LARGE", 2**17)
-    a, b = values_of((131, 21), F4, 0), values_of((21, 70), F4, 1).T
-    found = np.empty((131, 70), F4)
-    EinSumKernel(op, (F4, F4), F4, ()).whole([a, b], found)
-    assert_close(found, reference(op, [a, b], F4, {"i": 131, "j": 70}), F4)
 
 
 def test_tuple_monoids_run_blocked() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import EinDecompError, InputError
-from eindecomp.kernels.cpu.moves import check_index
+from eindecomp.kernels.cpu.library import check_index
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence

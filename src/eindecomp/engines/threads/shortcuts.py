@@ -1,30 +1,31 @@
 """What sharing memory allows: passes over the tiles of a program, which change how it rounds.
 
+- Tiles are cut for the cores there are, along labels of results rather than of sums: vertices that
+  are next to nothing become one call, as a thread is done before another has woken up; products get
+  few, large tiles, as BLAS copies both matrices into an order of its own for every tile again. In a
+  program that is long as a whole, all else stays as it was planned.
 - Products are added in place: of a sum of a tensor and a matrix product, neither takes memory of
   its own then, or a pass over it.
-- Vertices that are next to nothing are one call: a thread is done before another has woken up.
-- Products have fewer, larger tiles where there are more devices than cores: BLAS copies both
-  matrices into an order of its own, for every tile again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.engines.estimate import seconds_of
 from eindecomp.engines.threads.tiled import SumInPlace, Tile, undivided
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.graph.work import operations
-from eindecomp.kernels.cores import cores
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from eindecomp.engines.threads.tiled import TiledProgram, TiledVertex
     from eindecomp.graph.graph import Graph
@@ -32,11 +33,101 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
     from eindecomp.layout.boxes import Box, Range
 
-_SUM = call("add", Arg(0), Arg(1))
-_TINY = 50_000  # operations that one thread is done with before another has woken up
-_SHARE = 1_000  # and that are to the whole program as one to this
+_BRIEF = 2e-2
+"""Seconds of a program below which all its EinSums are cut anew."""
+APART = 2e-5
+"""Seconds of a vertex from which tiles of it at once are faster than all of it."""
+TOGETHER = 3e-5
+"""Seconds of a program from which it is worth calling other cores at all."""
+_LINE = 16
+"""Elements to whose multiples long labels are cut: vectors and lines of the cache stay whole."""
+_EVEN = 0.8
+"""How much of all cores' time must be used if the largest tile takes longest."""
 _WIDE = 2000
-"""Rows or columns from which a tile gains nothing by more of them; 1000 still lose a hundredth."""
+"""Rows or columns from which a tile of a product gains nothing by more of them."""
+_SUM = call("add", Arg(0), Arg(1))
+
+
+def cut_for_cores(program: TiledProgram, cores: int) -> TiledProgram:
+    """The same program with tiles for so many cores, as far as vertices are worth it."""
+    graph = program.graph
+    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
+    total = sum(seconds.values())
+    count = min(cores, program.devices) if total >= TOGETHER else 1
+
+    def cut(tiled: TiledVertex) -> TiledVertex:
+        op = graph[tiled.name].op
+        if not isinstance(op, EinSum | Fill):
+            return tiled
+        if count < 2 or seconds[tiled.name] < APART:
+            return undivided(graph, tiled)
+        if isinstance(op, Fill) or not (total < _BRIEF or _is_product(graph, tiled.name)):
+            return tiled
+        return _cut_result(graph, undivided(graph, tiled), op, count) or tiled
+
+    return replace(program, vertices=tuple(map(cut, program.vertices)))
+
+
+def _is_product(graph: Graph, name: str) -> bool:
+    return library_of(np.ndarray).kernel(graph, graph[name]).is_product
+
+
+def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
+    """An EinSum of one tile cut along one label of its result; None if no label is long enough."""
+    vertex, (tile,) = graph[whole.name], whole.tiles
+    label = _best_label(graph, op, vertex.inputs, vertex.shape, count)
+    if label is None:
+        return None
+    size = vertex.shape[op.output.index(label)]
+    # Several for each core, if all are large enough: one that is slower takes fewer.
+    count *= max(1, min(len(tile.devices), size // _WIDE) // count)
+    unit = _LINE if size >= 4 * count * _LINE else 1
+    cuts = [round(k * size / (count * unit)) * unit for k in range(count)]
+    tiles = tuple(
+        Tile(
+            _with(op.output, tile.box, label, reach),
+            tuple(
+                None if box is None else _with(labels, box, label, reach)
+                for labels, box in zip(op.inputs, tile.reads, strict=True)
+            ),
+            devices,
+        )
+        for reach, devices in zip(
+            pairwise([*cuts, size]), _shared(tile.devices, count), strict=True
+        )
+    )
+    return replace(whole, tiles=tiles)
+
+
+def _best_label(
+    graph: Graph, op: EinSum, inputs: tuple[str, ...], shape: tuple[int, ...], count: int
+) -> str | None:
+    """The label whose cut leaves the least to be read by all, the outermost of several."""
+
+    def gain(label: str, size: int) -> float:
+        even = size / (count * ceil(size / count)) if size else 0.0
+        cut = sum(
+            graph[name].elements
+            for name, labels in zip(inputs, op.inputs, strict=True)
+            if label in labels
+        )
+        return even * (1 + cut) if even >= _EVEN else 0.0
+
+    gains = {label: gain(label, size) for label, size in zip(op.output, shape, strict=True)}
+    best = max(gains, key=lambda label: gains[label], default=None)
+    return best if best is not None and gains[best] else None
+
+
+def _shared(devices: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+    """Devices in so many groups; of a tile that only some have, others compute parts as well."""
+    have = len(devices)
+    if have < count:
+        return [(k,) for k in range(count)]
+    return [devices[k * have // count : (k + 1) * have // count] for k in range(count)]
+
+
+def _with(labels: Labels, box: Box, label: str, reach: Range) -> Box:
+    return tuple(reach if name == label else own for name, own in zip(labels, box, strict=True))
 
 
 def add_products_in_place(program: TiledProgram) -> TiledProgram:
@@ -86,97 +177,13 @@ def find_sums(graph: Graph, reduced: Collection[str]) -> dict[str, SumInPlace]:
         if {*op.inputs} != {op.output} or one.name == other.name:
             continue
         for product, term in ((one, other), (other, one)):
-            if _is_product(graph, product, total, term) and is_free(product, term, total):
+            if _adds(graph, product, total, term) and is_free(product, term, total):
                 sums[product.name] = SumInPlace(total.name, term.name)
                 break
     return sums
 
 
-def _is_product(graph: Graph, product: Vertex, total: Vertex, term: Vertex) -> bool:
+def _adds(graph: Graph, product: Vertex, total: Vertex, term: Vertex) -> bool:
     if not isinstance(product.op, EinSum) or not total.dtype == term.dtype == product.dtype:
         return False
     return library_of(np.ndarray).kernel(graph, product).adds
-
-
-def compute_tiny_vertices_whole(program: TiledProgram) -> TiledProgram:
-    """The same program with each tiny vertex as one tile, however it was cut: memory is shared."""
-    graph = program.graph
-    work = {
-        tiled.name: max(operations(graph, graph[tiled.name]), graph[tiled.name].elements)
-        for tiled in program.vertices
-        if isinstance(graph[tiled.name].op, EinSum)
-    }
-    least = min(_TINY, sum(work.values()) // _SHARE)
-    tiny = {name for name, operations in work.items() if operations < least}
-    tiny |= {each.name for each in program.vertices if _is_small_fill(graph[each.name])}
-    vertices = (undivided(graph, v) if v.name in tiny else v for v in program.vertices)
-    return replace(program, vertices=tuple(vertices))
-
-
-def _is_small_fill(vertex: Vertex) -> bool:
-    return isinstance(vertex.op, Fill) and vertex.elements < _TINY
-
-
-def merge_product_tiles(program: TiledProgram) -> TiledProgram:
-    """The same program with neighbouring tiles of products joined, no fewer than cores."""
-    return replace(program, vertices=tuple(_merged(program, each) for each in program.vertices))
-
-
-def _merged(program: TiledProgram, tiled: TiledVertex) -> TiledVertex:
-    op = program.graph[tiled.name].op
-    # Parts of sums are reduced device by device.
-    if tiled.is_partial or len(tiled.tiles) < 2 or not isinstance(op, EinSum):
-        return tiled
-    if not library_of(np.ndarray).kernel(program.graph, program.graph[tiled.name]).is_product:
-        return tiled
-    return replace(tiled, tiles=tuple(merge(tiled.tiles, op, cores())))
-
-
-def merge(tiles: Sequence[Tile], op: EinSum, cores: int) -> Sequence[Tile]:
-    """The tiles of a product with rows or columns joined, no fewer than there are cores."""
-    for label in op.output:
-        # Both inputs have the labels of a batch: joining those saves no copy.
-        if not all(label in own for own in op.inputs):
-            tiles = _join(tiles, op, label, len(tiles) // cores)
-    return tiles
-
-
-def _join(tiles: Sequence[Tile], op: EinSum, label: str, most: int) -> Sequence[Tile]:
-    """Join up to `most` tiles that lie side by side along a label and are otherwise the same."""
-    if most < 2:
-        return tiles
-    rows: dict[object, list[Tile]] = {}
-    for tile in tiles:
-        boxes = (tile.box, *(box or () for box in tile.reads))
-        labels = (op.output, *op.inputs)
-        rest = tuple(_without(own, box, label) for own, box in zip(labels, boxes, strict=True))
-        rows.setdefault(rest, []).append(tile)
-    joined: list[Tile] = []
-    for row in rows.values():
-        row.sort(key=lambda tile: tile.box[op.output.index(label)])
-        low, high = row[0].box[op.output.index(label)]
-        count = -(-len(row) // min(most, -(-_WIDE // max(1, high - low))))
-        cuts = [k * len(row) // count for k in range(count + 1)]
-        joined += [_joined(row[start:stop], op, label) for start, stop in pairwise(cuts)]
-    return joined
-
-
-def _joined(row: Sequence[Tile], op: EinSum, label: str) -> Tile:
-    first, last = row[0], row[-1]
-    at = op.output.index(label)
-    reach = (first.box[at][0], last.box[at][1])
-    box = _with(op.output, first.box, label, reach)
-    reads = tuple(
-        None if own is None else _with(labels, own, label, reach)
-        for labels, own in zip(op.inputs, first.reads, strict=True)
-    )
-    devices = tuple(sorted(device for tile in row for device in tile.devices))
-    return Tile(box, reads, devices)
-
-
-def _without(labels: Labels, box: Box, label: str) -> Box:
-    return tuple(own for name, own in zip(labels, box, strict=False) if name != label)
-
-
-def _with(labels: Labels, box: Box, label: str, reach: Range) -> Box:
-    return tuple(reach if name == label else own for name, own in zip(labels, box, strict=True))

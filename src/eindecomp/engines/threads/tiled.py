@@ -18,7 +18,6 @@ from eindecomp.tra.program.steps import (
     Generate,
     Move,
     ReduceScatter,
-    Role,
     kind_of,
 )
 
@@ -79,8 +78,6 @@ class CountedMove:
     vertex: str
     kind: str
     count: int
-    is_made: bool
-    """Whether it moves after its vertex was computed; otherwise before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +110,7 @@ def tile_program(program: Program) -> TiledProgram:
             case _:
                 pass
         if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
-            kept = isinstance(step, Move) and program.buffers[step.into].role is Role.SECOND
-            made = kept or isinstance(step, AllGather)
-            moves.append(CountedMove(step.vertex, kind_of(step), n, made))
+            moves.append(CountedMove(step.vertex, kind_of(step), n))
     return TiledProgram(program.graph, program.devices, tuple(vertices.values()), tuple(moves))
 
 
@@ -171,24 +166,16 @@ def whole_box(shape: Sequence[int]) -> Box:
 
 
 def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
-    """A vertex as one tile, however it was cut: memory is shared."""
+    """A vertex as one tile that belongs to all its devices, however it was cut."""
     if len(tiled.tiles) == 1 and not tiled.is_partial:
         return tiled
-    return replace(tiled, tiles=(whole_tile(graph, tiled.name, owners(tiled)),), reductions=())
-
-
-def whole_tile(graph: Graph, name: str, devices: tuple[int, ...]) -> Tile:
-    """All of a vertex as a tile that belongs to these devices."""
-    vertex = graph[name]
+    vertex = graph[tiled.name]
     reads: tuple[Box | None, ...] = ()
     if is_planned(vertex):
         reads = tuple(
             None if dims is None else tuple((dim.start, dim.stop) for dim in dims)
             for dims in view_of(graph, vertex).reads
         )
-    return Tile(whole_box(vertex.shape), reads, devices)
-
-
-def owners(tiled: TiledVertex) -> tuple[int, ...]:
-    """The devices that tiles of a vertex belong to."""
-    return tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
+    devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
+    tile = Tile(whole_box(vertex.shape), reads, devices)
+    return replace(tiled, tiles=(tile,), reductions=())

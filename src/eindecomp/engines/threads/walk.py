@@ -10,29 +10,81 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count
-from threading import Event, Thread, current_thread, get_ident, main_thread
+from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.threads.brief import BRIEF
-from eindecomp.engines.threads.forking import GATE
+from eindecomp.engines.events import (
+    BytesMoved,
+    KernelCompiled,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TensorFreed,
+)
 from eindecomp.errors import EinDecompError, RunError
-from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.interrupts import uninterrupted
+from eindecomp.kernels.cpu.products.blas_libraries import GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.threads.forking import Mark
+    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.events import Event as RunEvent
     from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.report import RunReport
-    from eindecomp.engines.threads.schedule import KernelCall, Schedule
-    from eindecomp.engines.threads.steps import Bound, Step
+    from eindecomp.engines.threads.schedule import Bound, KernelCall, Schedule, Step
+    from eindecomp.kernels.cache import Compilation
+    from eindecomp.kernels.cpu.products.blas_libraries import CallMark
 
+_PAUSE = 0.05  # seconds after which Python looks for interrupts everywhere
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
-_PAUSE = 0.05  # seconds between two looks for interrupts
+
+
+class RunReport:
+    """The events of one run, told one by one; what the listener raises stops the run."""
+
+    def __init__(self, schedule: Schedule, on_event: Listener) -> None:
+        self._moves = schedule.moves_by_call
+        self._on_event, self._lock = on_event, Lock()
+        self._start = perf_counter()
+        self._silent = False
+        self._tell(RunStarted(schedule.tasks))
+
+    def _tell(self, event: RunEvent) -> None:
+        with self._lock:
+            if not self._silent:
+                self._on_event(event)
+
+    def silence(self) -> None:
+        """Tell nothing more, as the run is over for whoever listens."""
+        with self._lock:
+            self._silent = True
+
+    def started(self, number: int, call: KernelCall, worker: int) -> float:
+        """Tell of a call that a worker begins with, and of what moves for it; gives the time."""
+        start = perf_counter() - self._start
+        for move in self._moves.get(number, ()):
+            self._tell(BytesMoved(move.vertex, move.kind, move.count, start))
+        for device in call.devices:
+            self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
+        return start
+
+    def finished(
+        self, call: KernelCall, worker: int, start: float, compiled: list[Compilation]
+    ) -> None:
+        """Tell of a call that was carried out, and of what was compiled for it."""
+        end = perf_counter() - self._start
+        while compiled:
+            what, *times = compiled.pop(0)
+            begun, ended = (time - self._start for time in times)
+            self._tell(KernelCompiled(what, call.devices[0], worker, begun, ended))
+        for device in call.devices:
+            self._tell(TaskFinished(call.vertex, call.kind, device, worker, start, end))
+
+    def freed(self, tensor: str, count: int) -> None:
+        """Tell that an array was dropped."""
+        self._tell(TensorFreed(tensor, count))
 
 
 class Walk:
@@ -41,12 +93,11 @@ class Walk:
     def __init__(
         self,
         schedule: Schedule,
-        steps: Sequence[Step],
         memory: Memory,
         workers: int | None = None,
         report: RunReport | None = None,
     ) -> None:
-        self._schedule, self._steps, self._memory = schedule, steps, memory
+        self._schedule, self._memory = schedule, memory
         self._workers, self._report = workers, report
         self._threads: dict[int, int] = {}
         self._next_thread = count().__next__
@@ -76,14 +127,13 @@ class Walk:
                 failed.append(error)
             over.set()
 
-        with uninterrupted() as tell:
+        try:
             Thread(target=walk, name="eindecomp-run", daemon=True).start()
-            try:
-                while not over.wait(_PAUSE):
-                    tell()
-            except BaseException:
-                self._stop()
-                raise
+            while not over.wait(_PAUSE):
+                pass
+        except BaseException:
+            self._stop()
+            raise
         try:
             for error in failed:
                 raise error
@@ -101,7 +151,7 @@ class Walk:
         try:
             # These belong to a thread; what a run within this one compiles is recorded there.
             with np.errstate(all="ignore"), record_compilations():
-                for step in self._steps:
+                for step in self._schedule.steps:
                     if self._stopped:
                         return
                     memory.make(step.makes)
@@ -114,13 +164,12 @@ class Walk:
         finally:
             GATE.leave(mark)
 
-    def _carry_out(self, step: Step, mark: Mark) -> None:
+    def _carry_out(self, step: Step, mark: CallMark) -> None:
         if not step.is_shared(self._workers):
             for number in range(len(step.calls)):
                 self._call(step, number)
             return
-        is_brief = step.seconds < BRIEF and self._report is None and self._workers is None
-        if is_brief and step.together is not None:
+        if step.together is not None and self._report is None and self._workers is None:
             self._compute(step.together, step.calls[0])
             return
         mark.at_work = False  # each job has a mark of its own

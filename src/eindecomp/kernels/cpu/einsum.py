@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.contractions.fused import FusedContraction
-from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, LoopsCall, launch_together
+from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
+from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.kernels.point_program import (
     combine_program,
@@ -19,16 +19,17 @@ from eindecomp.kernels.point_program import (
     numbered_program,
     scalar_type,
 )
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.kernels.library import Tile
+    from eindecomp.kernels.point_program import PointProgram
 
     Array = np.ndarray[Any, Any]
 
@@ -75,7 +76,9 @@ class EinSumKernel:
             self._whole = self._loops(program.finished(finish))
         self.state_is_result = finish is None and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
-        self._several = FusedContraction(op) if FusedContraction.suits(op, dtypes, out) else None
+        self._several = None
+        if FusedContraction.suits(op, dtypes, out):
+            self._several = FusedContraction(op, einsum_kernel)
         self._combine = self._finish = None
         labels = op.output
         if program.combine is not None:
@@ -99,16 +102,11 @@ class EinSumKernel:
         """Whether `add` may be called: not where low precision would be rounded twice."""
         return self._gemm is not None and not self._gemm.low
 
-    def _loops(self, program: Any) -> Loops:
+    def _loops(self, program: PointProgram) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
-        read = self.op.inputs[: self._read]
-        return Loops(
-            program,
-            read,
-            self.op.output,
-            self._scalars,
-            description=str(self.op),
-        )
+        op = self.op
+        read = op.inputs[: self._read]
+        return Loops(program, read, op.output, self._scalars, description=str(op))
 
     def whole(
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
@@ -140,12 +138,6 @@ class EinSumKernel:
         if calls:
             launch_together(calls, self._typed(scalars))
 
-    def launch_of(
-        self, operands: Sequence[Array | None], out: Array, *, add: bool = False
-    ) -> Launch | None:
-        """What computes a whole tile of a layout, or adds it; None if there is no such call."""
-        return self._prepared(self._whole, operands, [out], (self.out,), add=add)
-
     def partial(
         self,
         operands: Sequence[Array | None],
@@ -154,15 +146,6 @@ class EinSumKernel:
     ) -> None:
         """Compute the unfinished states of this tile into the given arrays."""
         self._run(self._partial, operands, state, self.state, scalars)
-
-    def ready(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], *, partial: bool = False
-    ) -> Callable[[], None] | None:
-        """What computes this very tile, or its state, into these very arrays once more."""
-        loops, types = (self._partial, self.state) if partial else (self._whole, (self.out,))
-        call = self._prepared(loops, operands, outputs, types)
-        read = cast("Sequence[Array]", operands[: self._read])
-        return call.ready(read, outputs) if isinstance(call, LoopsCall) else None
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Combine two tiles' states, element by element, into the first."""
@@ -241,11 +224,6 @@ class EinSumKernel:
         for array, of in zip(outputs, types, strict=True):
             if array.dtype != of:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
-
-
-def typed_scalars(scalars: Sequence[object], types: Sequence[tuple[str, DType]]) -> list[Array]:
-    """A graph's run-time scalars as kernels read them."""
-    return [np.asarray(x, scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
 
 
 @lru_cache(maxsize=2**10)

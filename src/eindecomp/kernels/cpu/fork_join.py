@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eindecomp.kernels.cores import cores
-from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
+from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, compile_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

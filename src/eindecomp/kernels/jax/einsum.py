@@ -15,11 +15,9 @@ import numpy as np
 from jax import lax
 
 from eindecomp.kernels.jax.functions import JAX, cast
-from eindecomp.kernels.jax.traced_kernel import aligned, distinct, without_ones
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.terms import Product, product_of
-from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.trees import cheapest_trees
+from eindecomp.kernels.sums_of_products import Product, cheapest_trees, product_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.monoid import BUILTIN, SUM
@@ -28,15 +26,18 @@ from eindecomp.lang.scalar import from_values, used_args, used_scalars
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.kernels.jax.traced_kernel import Operands, States
-    from eindecomp.kernels.terms import Term
-    from eindecomp.kernels.trees import Tree
+    from eindecomp.kernels.sums_of_products import Term, Tree
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
     from eindecomp.lang.scalar import Expr
 
+    Operands = Sequence[jax.Array | None]
+    States = tuple[jax.Array, ...]
     Labelled = tuple[jax.Array, Labels]
     """An array and its labels, each once."""
+
+_jnp: Any = jnp
+"""JAX does not say what the types of some functions are."""
 
 _REDUCERS: Mapping[str, Callable[..., Any]] = {
     "sum": lax.add,
@@ -256,8 +257,27 @@ def _leaves(tree: Tree) -> set[int]:
 
 
 def _operand(x: jax.Array, labels: Labels) -> Labelled:
-    """An operand with each label once, and without those of size 1."""
-    return without_ones(*distinct(x, labels))
+    """An operand with each label once, by its diagonals, and without those of size 1.
+
+    With a leading one, XLA's CPU compiler gets sums of products wrong that it takes for a matrix
+    product: those of `T[a: 1, b: 64, k: 16] * W[f: 8, k]`, and of quotients, in JAX 0.10.
+    """
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = _jnp.diagonal(x, 0, first, second)
+            labels = (*(t for k, t in enumerate(labels) if k not in (first, second)), label)
+    ones = tuple(k for k, size in enumerate(x.shape) if size == 1)
+    return jnp.squeeze(x, ones), tuple(t for k, t in enumerate(labels) if k not in ones)
+
+
+def aligned(x: jax.Array, labels: Labels, space: Labels) -> jax.Array:
+    """A dimension for each label of a space, of size 1 where the array has none."""
+    order = [labels.index(label) for label in space if label in labels]
+    x = x if order == sorted(order) else x.transpose(order)
+    lacking = [k for k, label in enumerate(space) if label not in labels]
+    return jnp.expand_dims(x, lacking) if lacking else x
 
 
 def _widened(x: jax.Array) -> jax.Array:

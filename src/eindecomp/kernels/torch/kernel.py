@@ -98,12 +98,6 @@ class TorchKernel(ABC):
         self.check(operands, state[0].shape)
         _copy(state, self.states(operands, scalars, state[0].shape))
 
-    def ready(
-        self, operands: Operands, outputs: Sequence[Tensor], *, partial: bool = False
-    ) -> None:
-        """Nothing is known from one time to the next."""
-        del operands, outputs, partial
-
     def combine(self, into: Sequence[Tensor], other: Sequence[Tensor]) -> None:
         """Combine two states, element by element, into the first."""
         _copy(into, self.combined(into, other))

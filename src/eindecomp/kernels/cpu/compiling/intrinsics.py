@@ -19,7 +19,6 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     INT32,
     INT64,
     LLVM,
-    SIGNED,
     Numbers,
     Value,
     ir,
@@ -210,21 +209,6 @@ def _bits(source: DType, target: DType) -> Any:
 
 
 float_of_bits, bits_of_float = _bits(INT32, FLOAT32), _bits(FLOAT32, INT32)
-
-
-def _saturate(of: DType) -> Any:
-    """A float truncated to an integer type: its nearest number if out of range, NaN to 0."""
-
-    def emit(numbers: Numbers, x: Value) -> Value:
-        return numbers.cast(x, of)
-
-    return _intrinsic(emit)
-
-
-saturate_i1, saturate_i2, saturate_i4, saturate_i8 = map(_saturate, SIGNED)
-saturate_u1, saturate_u2, saturate_u4, saturate_u8 = (
-    _saturate(dtype(f"uint{n}")) for n in (8, 16, 32, 64)
-)
 
 
 @_intrinsic

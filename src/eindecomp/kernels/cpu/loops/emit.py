@@ -160,8 +160,6 @@ def cast_text(value: NamedValue, to: DType) -> str:
             return f"round_bfloat(to_f4({name}))"
         exact = of == FLOAT32 or kind(of) is Kind.BOOL
         return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
-    if kind(of) is Kind.FLOAT and kind(to) is Kind.INT:
-        return f"saturate_{suffix(to)}({name})"
     return f"{caster(to)}({name})"
 
 

@@ -68,15 +68,15 @@ class _Writer:
         self.depth = before
 
     def _unpack(self) -> None:
-        nest, at = self.nest, self.nest.slots()
+        nest, end = self.nest, self.nest.count
         self._put(*(f"n{k} = load_int64(m, {k})" for k in range(nest.count)))
-        for name, access, slot in at:
-            loops = access.loops if access else ()
+        for name, access, slot in nest.slots():
             self._put(f"{name} = load_int64(m, {slot})")
-            self._put(*(f"{name}_{k} = load_int64(m, {slot + 1 + j})" for j, k in enumerate(loops)))
+            for at, loop in enumerate(access.loops, slot + 1):
+                self._put(f"{name}_{loop} = load_int64(m, {at})")
+            end = slot + 1 + len(access.loops)
         for k, of in enumerate(nest.scalars):
             self._put(f"s{k} = load_{of.name}(c{k}, 0)")
-        end = nest.count + sum(1 + len(a.loops if a else ()) for _, a, _ in at)
         self._put(f"scratch = load_int64(m, {end})")
 
     def _pointer(self, name: str, access: Access, index: dict[int, str]) -> str:

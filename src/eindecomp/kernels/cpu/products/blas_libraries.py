@@ -2,11 +2,17 @@
 
 It is MKL where that lies beside this Python, otherwise NumPy's. Workers that each call a library
 with threads of its own would fight for the same cores.
+
+A process is forked between kernel calls, not within one. A child has only the thread that forked.
+What others held then is held for good: the locks of BLAS, were a product at work. So a fork waits
+for calls that are at work and lets none begin meanwhile. A call that takes too long to be waited
+for leaves a child in which nothing runs, and which says so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,10 +20,13 @@ from functools import cache
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from threading import RLock, get_ident
+from threading import Condition, Lock, RLock, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
+
+from eindecomp.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -181,3 +190,104 @@ def forget_others() -> None:
     _RUNNING[:] = [run for run in before if run[1] == get_ident()]
     if before and not _RUNNING:
         before[0][0].undo()
+
+
+# Forks
+
+PATIENCE = 5.0
+"""Seconds that a fork waits for calls."""
+_PAUSE = 0.001  # seconds between two looks at what is at work
+
+
+class CallMark:
+    """Whether a thread is within a call; set and looked at without a lock."""
+
+    __slots__ = ("at_work", "thread")
+
+    def __init__(self) -> None:
+        self.at_work, self.thread = False, get_ident()
+
+
+class Gate:
+    """Lets calls begin, but not while this process is forked."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._left_behind = False
+        self._reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._close, after_in_parent=self._open, after_in_child=self._begin_anew
+            )
+
+    def _reset(self) -> None:
+        self._marks: set[CallMark] = set()
+        self._forkers: set[int] = set()
+        """The threads that fork or wait to do so: they are in Python, not within a kernel."""
+        self._opened = Condition()
+        self._forking = Lock()
+
+    def join(self) -> CallMark:
+        """A mark for a thread that is going to carry out calls."""
+        if self._left_behind:
+            raise RunError(
+                "this process was forked while its parent was within a kernel, and BLAS is locked "
+                "in it for good: fork before the run or after it, or start processes by 'spawn'"
+            )
+        mark = CallMark()
+        self._marks.add(mark)
+        return mark
+
+    def leave(self, mark: CallMark) -> None:
+        """Forget a mark."""
+        self._marks.discard(mark)
+
+    def enter(self, mark: CallMark) -> None:
+        """Set a mark before a call; waits while the gate is closed."""
+        mark.at_work = True
+        # Set before looking: who closes the gate looks at marks after doing so.
+        while self.closed and not self._is_within_another(mark):
+            mark.at_work = False
+            with self._opened:
+                while self.closed:
+                    self._opened.wait()
+            mark.at_work = True
+
+    def _is_within_another(self, mark: CallMark) -> bool:
+        """Whether a call is part of one that the fork waits for already: a run within a run."""
+        others = (m for m in tuple(self._marks) if m is not mark)
+        return any(other.at_work and other.thread == mark.thread for other in others)
+
+    def _close(self) -> None:
+        self._forkers.add(get_ident())
+        self._forking.acquire()
+        self.closed = True
+        end = monotonic() + PATIENCE
+        while self._busy() and monotonic() < end:
+            with self._opened:
+                self._opened.wait(_PAUSE)
+        LOCK.acquire()
+
+    def _busy(self) -> bool:
+        """Whether a thread is within a call that does not fork itself, in what it reads."""
+        marks = tuple(self._marks)
+        return any(mark.at_work and mark.thread not in self._forkers for mark in marks)
+
+    def _open(self) -> None:
+        LOCK.release()
+        self.closed = False
+        with self._opened:
+            self._opened.notify_all()
+        self._forkers.discard(get_ident())
+        self._forking.release()
+
+    def _begin_anew(self) -> None:
+        self._left_behind = self._left_behind or self._busy()
+        self.closed = False
+        self._reset()
+        if not self._left_behind:
+            forget_others()
+        LOCK.release()
+
+
+GATE = Gate()

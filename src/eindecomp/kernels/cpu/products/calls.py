@@ -21,7 +21,7 @@ from eindecomp.lang.dtypes import LOW_PRECISION, widen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+    from eindecomp.kernels.cpu.loops.launch import Pack
     from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
     from eindecomp.lang.dtypes import DType
 
@@ -51,7 +51,7 @@ class Product:
     loops: tuple[tuple[int, int, int, int], ...] = ()
     """Those over the stack: the size, and the byte step of either input and of the result."""
     packs: tuple[Pack, ...] = ()
-    """Inputs that are copied first; their sides and steps are those of the copies."""
+    """Arrays that copies stand for; their sides and steps are those of the copies."""
     add: bool = False
     """Whether the product is added to what the result holds."""
 
@@ -78,12 +78,7 @@ def kernel(at):
 
 
 def call_over_stack(
-    product: Product,
-    head: Sequence[int],
-    body: Sequence[str],
-    *,
-    turned: bool,
-    uses_blas: bool = False,
+    product: Product, head: Sequence[int], body: Sequence[str], *, turned: bool
 ) -> LoopsCall:
     """A call whose `body` multiplies `first` by `second` into `result`, for all of a stack.
 
@@ -100,7 +95,7 @@ def call_over_stack(
     addresses = [*inputs, start + 2, len(integers)]
     function = compile_source(source, "stacks of matrix products")
     filled = np.array([*integers, 0], np.int64)
-    return LoopsCall(function, filled, addresses, 0, product.packs, 0, uses_blas)
+    return LoopsCall(function, filled, addresses, 0, product.packs)
 
 
 def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
@@ -123,7 +118,7 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
         return None
     head = [library.matrices[dtype.name], *letters, m, n, k, *_factors(product), *steps]
     body = ["call_gemm(at, first, second, result)"]
-    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+    return call_over_stack(product, head, body, turned=turned)
 
 
 def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
@@ -140,7 +135,7 @@ def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
         return None
     head = [library.vectors[dtype.name], letter, *sizes, *_factors(product), *steps]
     body = ["call_gemv(at, first, second, result)"]
-    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+    return call_over_stack(product, head, body, turned=turned)
 
 
 def _factors(product: Product) -> tuple[int, ...]:
