@@ -62,29 +62,17 @@ class TileKernel(Protocol):
         """Whether it is a matrix product, of which few large tiles cost less than many small."""
         ...
 
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called."""
-        ...
-
     def whole(
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
     ) -> None:
         """Compute the finished result into `out`."""
         ...
 
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
         """Compute several tiles, which do not overlap, on as many cores as the library likes to.
 
-        With `add`, which is only for where `adds`, they are added to what their outputs hold. One
-        tile after another will do.
+        One tile after another will do.
         """
-        ...
-
-    def add(self, operands: Sequence[Array | None], out: Array) -> None:
-        """Add the result to what `out` holds, only where `adds`."""
         ...
 
     def partial(

@@ -282,23 +282,6 @@ def test_contractions_of_every_layout(spec: tuple[str, str, str], of: str, how: 
     )
 
 
-@pytest.mark.parametrize("of", ["float32", "float64", "complex64", "float16", "int32"])
-@pytest.mark.parametrize("spec", [("ij", "jk", "ik"), ("ij", "kj", "ki"), ("bij", "bkj", "ibk")])
-def test_a_product_is_added_to_what_is_there(spec: tuple[str, str, str], of: str) -> None:
-    sizes = {"b": 2, "i": 9, "j": 17, "k": 33}
-    rng = np.random.default_rng(0)
-    *inputs, into = (
-        rng.integers(-3, 4, [sizes[label] for label in own]).astype(of) for own in spec
-    )
-    op = EinSum((tuple(spec[0]), tuple(spec[1])), tuple(spec[2]), product(2), SUM)
-    kernel = einsum_kernel(op, (dtype(of),) * 2, dtype(of))
-    for turned in (lambda x: x, np.asfortranarray):
-        expected = into + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", *inputs)
-        found = turned(into.copy())
-        kernel.add([turned(x) for x in inputs], found)
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_products_of_a_graph_with_run_time_scalars_take_none() -> None:
     op = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
     kernel = einsum_kernel(op, (F4, F4), F4, (("rate", dtype("float64")),))

@@ -18,8 +18,7 @@ from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.schedule import Schedule, schedule
-from eindecomp.engines.threads.shortcuts import TOGETHER, add_products_in_place, cut_for_cores
-from eindecomp.engines.threads.tiled import tile_program
+from eindecomp.engines.threads.tiled import TOGETHER, cut_for_cores, tile_program
 from eindecomp.engines.threads.walk import RunReport, Walk
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
@@ -33,6 +32,7 @@ from eindecomp.tra.program.memory import Peak, peak_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
 
@@ -79,20 +79,17 @@ class SharedArray:
 class ReadyToRun:
     """What does not change from run to run; it does not hold the plan, which it is kept for.
 
-    With shortcuts products are added in place; tiles are cut anew for so many threads, if any.
+    Tiles are cut anew for so many threads; for none they are as the plan has them.
     """
 
-    def __init__(self, plan: Plan, shortcuts: bool, threads: int) -> None:
+    def __init__(self, plan: Plan, threads: int) -> None:
         limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
         self.program: Program = program_of(plan)
         tiled = tile_program(self.program)
         if threads:
             tiled = cut_for_cores(tiled, threads)
-        if shortcuts:
-            tiled = add_products_in_place(tiled)
         self.schedule: Schedule = schedule(tiled)
-        graph = self.schedule.graph
-        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
+        self.outputs = [vertex.name for vertex in self.schedule.graph.outputs]
         self.space: Peak = peak_of(self.schedule.changes)
         """The most bytes that are held at once beside the inputs, and where."""
         self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
@@ -105,16 +102,16 @@ class ReadyToRun:
         return min(asked or cores(), max((len(step.calls) for step in shared), default=1))
 
 
-_KEPT: dict[tuple[int, bool, int], tuple[ref[Any], ReadyToRun]] = {}
+_KEPT: dict[tuple[int, int], tuple[ref[Any], ReadyToRun]] = {}
 
 
-def prepared(plan: Plan, shortcuts: bool, threads: int) -> ReadyToRun:
+def prepared(plan: Plan, threads: int) -> ReadyToRun:
     """What a plan is run by, made once for as long as the plan lives."""
-    key = (id(plan), shortcuts, threads)
+    key = (id(plan), threads)
     known = _KEPT.get(key)
     if known is not None and known[0]() is plan:
         return known[1]
-    ready = ReadyToRun(plan, shortcuts, threads)
+    ready = ReadyToRun(plan, threads)
     _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
     return ready
 
@@ -123,8 +120,8 @@ class ThreadsProgram:
     """A plan made ready: its steps, and arrays that runs leave for the next."""
 
     def __init__(self, plan: Plan, workers: int | None, shortcuts: bool) -> None:
-        self._plan, self._asked, self._shortcuts = plan, workers, shortcuts
-        self.ready = prepared(plan, shortcuts, workers or cores() if shortcuts else 0)
+        self._plan, self._asked = plan, workers
+        self.ready = prepared(plan, workers or cores() if shortcuts else 0)
         self._workers = self.ready.workers(workers)
         self._spare = Spare()
 
@@ -139,8 +136,7 @@ class ThreadsProgram:
         if isinstance(given, Tensor):
             data = given.held()
             data.is_own = False  # two tensors have it now: giving one up must not touch the other
-        array, mesh, tilings = data.array, self.ready.program.mesh, self.ready.wanted[name]
-        return Tensor(name, array.shape, array.dtype, NAME, mesh, tilings, data, _gather)
+        return _tensor(name, data, self.ready.program.mesh, self.ready.wanted[name])
 
     def run(
         self,
@@ -155,7 +151,7 @@ class ThreadsProgram:
         ready, workers = self.ready, self._workers
         stored = {name for name, array in arrays.items() if not is_in_memory(array)}
         if stored:
-            ready = prepared(self._plan, self._shortcuts, 0)  # it is read as it is cut
+            ready = prepared(self._plan, 0)  # it is read as it is cut
             workers = ready.workers(self._asked)
         plan = ready.schedule
         # Whoever gives memory up runs again and again: what a run drops is kept for the next.
@@ -197,12 +193,17 @@ class ThreadsProgram:
 
 def _result(ready: ReadyToRun, memory: Memory, start: float, workers: int, placed: int) -> Result:
     mesh = ready.program.mesh
-    tensors: dict[str, Tensor] = {}
-    for name, array in memory.outputs(ready.outputs).items():
-        data, lies = SharedArray(array, is_own=True), ready.lies[name]
-        tensors[name] = Tensor(name, array.shape, array.dtype, NAME, mesh, lies, data, _gather)
+    tensors = {
+        name: _tensor(name, SharedArray(array, is_own=True), mesh, ready.lies[name])
+        for name, array in memory.outputs(ready.outputs).items()
+    }
     seconds = perf_counter() - start
     return Result(tensors, partial(_stats, ready, seconds, memory.peak, workers, placed))
+
+
+def _tensor(name: str, data: SharedArray, mesh: Mesh, tilings: tuple[Tiling, ...]) -> Tensor:
+    shape, dtype = data.array.shape, data.array.dtype
+    return Tensor(name, shape, dtype, NAME, mesh, tilings, data, SharedArray.shared)
 
 
 def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: int) -> Stats:
@@ -225,10 +226,6 @@ def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
     if number is None:
         return (Tiling(uncut(program.graph[name].shape)),)
     return (program.buffers[number].tiling,)
-
-
-def _gather(data: SharedArray) -> Array:
-    return data.shared()
 
 
 def _workers(given: object) -> int:

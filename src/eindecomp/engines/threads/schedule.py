@@ -5,7 +5,7 @@ A step is the calls of one vertex, which need nothing of each other. The kernels
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.estimate import seconds_of
-from eindecomp.engines.threads.shortcuts import APART
+from eindecomp.engines.threads.tiled import APART
 from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Block = tuple[Key, Where]
     """A tile of an array."""
     Bound = Callable[[Memory], None]
+    Shapes = dict[Key, tuple[tuple[int, ...], DType]]
+    """The shape and type of each array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,6 @@ class KernelCall:
     """The operands in order, None for one that is not read; for a reduction the partial results."""
     writes: tuple[Block, ...]
     """The result; or, for a partial result, each number of its state."""
-    adds: bool = False
-    """Whether the result is added to what is there."""
     is_partial: bool = False
     """For a tile, whether it is a partial result; for a reduction, whether its first is elsewhere
     than where the sum goes."""
@@ -97,9 +97,7 @@ class Schedule:
     graph: Graph
     moves: tuple[CountedMove, ...]
     steps: tuple[Step, ...]
-    shapes: dict[Key, tuple[tuple[int, ...], DType]]
-    lies_in: dict[str, str]
-    """For a sum that a product was added to, the tensor whose array it is in."""
+    shapes: Shapes
     flops: int
     seconds: float
     """About how long one core would take."""
@@ -114,10 +112,6 @@ class Schedule:
         """How many tiles devices compute and reduce, those that are computed as one each."""
         return sum(len(call.devices) for call in self.calls)
 
-    def key_of(self, name: str) -> str:
-        """The tensor whose array a tensor is in: itself, but for sums made in place."""
-        return self.lies_in.get(name, name)
-
     @cached_property
     def moves_by_call(self) -> dict[int, list[CountedMove]]:
         """What moves when a call starts: the first that makes a vertex, or that reads an input."""
@@ -127,7 +121,7 @@ class Schedule:
                 first.setdefault(key, number)
         starts: dict[int, list[CountedMove]] = {}
         for move in self.moves:
-            own = first.get(self.key_of(move.vertex), 0)
+            own = first.get(move.vertex, 0)
             starts.setdefault(first.get((move.vertex, move.kind), own), []).append(move)
         return starts
 
@@ -147,7 +141,9 @@ class Schedule:
     def _load(self, call: KernelCall, stored: Collection[str]) -> int:
         vertex, total = self.graph[call.vertex], 0
         shapes = [
-            self.graph[name].shape if block is None or block[1] is None else _shape_of(block[1])
+            self.graph[name].shape
+            if block is None or block[1] is None
+            else tuple(part.stop - part.start for part in block[1])
             for name, block in zip(vertex.inputs, call.reads, strict=False)
         ]
         for name, block, shape in zip(vertex.inputs, call.reads, shapes, strict=False):
@@ -161,16 +157,17 @@ class Schedule:
         return total
 
 
-def _shape_of(where: Sequence[slice]) -> tuple[int, ...]:
-    return tuple(part.stop - part.start for part in where)
-
-
 def schedule(program: TiledProgram) -> Schedule:
     """The calls of a program, in an order that works."""
-    graph, making = program.graph, _Making(program.graph)
-    groups = [calls for tiled in program.vertices for calls in making.calls_of(tiled) if calls]
+    graph = program.graph
+    shapes: Shapes = {}
+    groups = [
+        calls for each in program.vertices for calls in _calls_of(graph, each, shapes) if calls
+    ]
+    computed = (graph[tiled.name] for tiled in program.vertices)
+    flops = sum(operations(graph, each) for each in computed if not isinstance(each.op, Fill))
     seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
-    kept = {making.key_of(vertex.name) for vertex in graph.outputs}
+    kept = {vertex.name for vertex in graph.outputs}
     last = {key: k for k, calls in enumerate(groups) for call in calls for key in call.uses}
     made: set[Key] = set()
     steps: list[Step] = []
@@ -187,73 +184,46 @@ def schedule(program: TiledProgram) -> Schedule:
         is_worth = seconds[calls[0].vertex] >= APART
         steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
         first += len(calls)
-    return Schedule(
-        graph,
-        program.moves,
-        tuple(steps),
-        making.shapes,
-        making.lies_in,
-        making.flops,
-        sum(seconds.values()),
-    )
+    return Schedule(graph, program.moves, tuple(steps), shapes, flops, sum(seconds.values()))
 
 
-@dataclass
-class _Making:
-    """What the calls so far write."""
+def _calls_of(
+    graph: Graph, tiled: TiledVertex, shapes: Shapes
+) -> tuple[list[KernelCall], list[KernelCall]]:
+    """The calls that compute the tiles of a vertex, and those that reduce them; notes shapes."""
+    vertex = graph[tiled.name]
+    shapes[vertex.name] = (vertex.shape, vertex.dtype)
+    calls = [
+        KernelCall(
+            "fill" if isinstance(vertex.op, Fill) else "compute",
+            vertex.name,
+            tile.box,
+            tile.devices,
+            tuple(
+                None if box is None else (name, _where(box, graph[name]))
+                for name, box in zip(vertex.inputs, tile.reads, strict=True)
+            ),
+            _writes(graph, tiled, number, shapes),
+            is_partial=tiled.is_partial,
+        )
+        for number, tile in enumerate(tiled.tiles)
+    ]
+    return calls, [_reduction(vertex, each, calls) for each in tiled.reductions]
 
-    graph: Graph
-    shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict["Key", Any])
-    lies_in: dict[str, str] = field(default_factory=dict[str, str])
-    flops: int = 0
 
-    def key_of(self, name: str) -> str:
-        return self.lies_in.get(name, name)
-
-    def calls_of(self, tiled: TiledVertex) -> tuple[list[KernelCall], list[KernelCall]]:
-        """The calls that compute the tiles of a vertex, and those that reduce them."""
-        vertex = self.graph[tiled.name]
-        if tiled.added is not None:
-            self.lies_in[tiled.added.total] = self.key_of(tiled.added.term)
-            self.flops += vertex.elements
-        else:
-            self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
-        is_fill = isinstance(vertex.op, Fill)
-        self.flops += 0 if is_fill else operations(self.graph, vertex)
-        calls = [
-            KernelCall(
-                "fill" if is_fill else "compute",
-                vertex.name,
-                tile.box,
-                tile.devices,
-                tuple(
-                    None if box is None else (self.key_of(name), _where(box, self.graph[name]))
-                    for name, box in zip(vertex.inputs, tile.reads, strict=True)
-                ),
-                self._writes(vertex, tiled, number),
-                adds=tiled.added is not None,
-                is_partial=tiled.is_partial,
-            )
-            for number, tile in enumerate(tiled.tiles)
-        ]
-        return calls, [_reduction(vertex, each, calls) for each in tiled.reductions]
-
-    def _writes(self, vertex: Vertex, tiled: TiledVertex, number: int) -> tuple[Block, ...]:
-        """Where a tile goes: a partial result into arrays of its own."""
-        box = tiled.tiles[number].box
-        into = vertex.name if tiled.added is None else self.key_of(tiled.added.term)
-        if tiled.is_partial:
-            kernel = library_of(np.ndarray).kernel(self.graph, vertex)
-            # The first part of a sum may lie where the sum is to go.
-            is_later = any(other.box == box for other in tiled.tiles[:number])
-            if is_later or not kernel.state_is_result:
-                shape = tuple(high - low for low, high in box)
-                keys: list[Key] = [(vertex.name, number, k) for k in range(len(kernel.state))]
-                self.shapes |= {
-                    key: (shape, of) for key, of in zip(keys, kernel.state, strict=True)
-                }
-                return tuple((key, None) for key in keys)
-        return ((into, _where(box, vertex)),)
+def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tuple[Block, ...]:
+    """Where a tile goes: a partial result into arrays of its own."""
+    vertex, box = graph[tiled.name], tiled.tiles[number].box
+    if tiled.is_partial:
+        kernel = library_of(np.ndarray).kernel(graph, vertex)
+        # The first part of a sum may lie where the sum is to go.
+        is_later = any(other.box == box for other in tiled.tiles[:number])
+        if is_later or not kernel.state_is_result:
+            shape = tuple(high - low for low, high in box)
+            keys: list[Key] = [(vertex.name, number, k) for k in range(len(kernel.state))]
+            shapes |= {key: (shape, of) for key, of in zip(keys, kernel.state, strict=True)}
+            return tuple((key, None) for key in keys)
+    return ((vertex.name, _where(box, vertex)),)
 
 
 def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]) -> KernelCall:
@@ -302,12 +272,7 @@ def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
     kernel = library_of(np.ndarray).kernel(graph, vertex)
     read = _reader(vertex, call.reads)
     key, where = call.writes[0]
-    if call.adds:
-
-        def run(memory: Memory) -> None:
-            kernel.add(read(memory), memory.write(key, where))
-
-    elif not call.is_partial:
+    if not call.is_partial:
 
         def run(memory: Memory) -> None:
             kernel.whole(read(memory), memory.write(key, where), memory.scalars)
@@ -327,11 +292,10 @@ def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
     vertex = graph[calls[0].vertex]
     kernel = library_of(np.ndarray).kernel(graph, vertex)
     tiles = [(_reader(vertex, call.reads), *call.writes[0]) for call in calls]
-    adds = calls[0].adds
 
     def run(memory: Memory) -> None:
         given = [(read(memory), memory.write(key, where)) for read, key, where in tiles]
-        kernel.wholes(given, memory.scalars, add=adds)
+        kernel.wholes(given, memory.scalars)
 
     return run
 

@@ -9,7 +9,6 @@ once: kernels that are at work end by themselves, with arrays that nobody else h
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -30,11 +29,12 @@ from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import GATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eindecomp.engines.engine import Listener
     from eindecomp.engines.events import Event as RunEvent
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.schedule import Bound, KernelCall, Schedule, Step
-    from eindecomp.kernels.cache import Compilation
     from eindecomp.kernels.cpu.products.blas_libraries import CallMark
 
 _PAUSE = 0.05  # seconds after which Python looks for interrupts everywhere
@@ -49,6 +49,8 @@ class RunReport:
         self._on_event, self._lock = on_event, Lock()
         self._start = perf_counter()
         self._silent = False
+        self._workers: dict[int, int] = {}
+        """The numbers of the threads that took part."""
         self._tell(RunStarted(schedule.tasks))
 
     def _tell(self, event: RunEvent) -> None:
@@ -61,22 +63,19 @@ class RunReport:
         with self._lock:
             self._silent = True
 
-    def started(self, number: int, call: KernelCall, worker: int) -> float:
-        """Tell of a call that a worker begins with, and of what moves for it; gives the time."""
+    def task(self, number: int, call: KernelCall, compute: Callable[[], None]) -> None:
+        """Carry a call out, and tell of it, of what moves for it and what is compiled."""
+        with self._lock:
+            worker = self._workers.setdefault(get_ident(), len(self._workers))
         start = perf_counter() - self._start
         for move in self._moves.get(number, ()):
             self._tell(BytesMoved(move.vertex, move.kind, move.count, start))
         for device in call.devices:
             self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
-        return start
-
-    def finished(
-        self, call: KernelCall, worker: int, start: float, compiled: list[Compilation]
-    ) -> None:
-        """Tell of a call that was carried out, and of what was compiled for it."""
+        with record_compilations() as compiled:
+            compute()
         end = perf_counter() - self._start
-        while compiled:
-            what, *times = compiled.pop(0)
+        for what, *times in compiled:
             begun, ended = (time - self._start for time in times)
             self._tell(KernelCompiled(what, call.devices[0], worker, begun, ended))
         for device in call.devices:
@@ -99,8 +98,6 @@ class Walk:
     ) -> None:
         self._schedule, self._memory = schedule, memory
         self._workers, self._report = workers, report
-        self._threads: dict[int, int] = {}
-        self._next_thread = count().__next__
         self._stopped = False
 
     def run(self) -> None:
@@ -194,11 +191,7 @@ class Walk:
             if report is None:
                 self._compute(run, call)
                 return
-            worker = self._worker()
-            start = report.started(step.first + number, call, worker)
-            with record_compilations() as compiled:
-                self._compute(run, call)
-            report.finished(call, worker, start, compiled)
+            report.task(step.first + number, call, partial(self._compute, run, call))
         except Exception:
             self._stopped = True
             raise
@@ -217,10 +210,3 @@ class Walk:
             reason = str(error) if known else f"{type(error).__name__}: {error}"
             where = f"{vertex}, tile [{tile}] on device {call.devices[0]}"
             raise RunError(f"{where}: {reason}") from error
-
-    def _worker(self) -> int:
-        """The number of this thread among those that took part."""
-        own = get_ident()
-        if own not in self._threads:
-            self._threads[own] = self._next_thread()
-        return self._threads[own]

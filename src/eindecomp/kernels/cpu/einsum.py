@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
 from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.kernels.point_program import (
-    combine_program,
+    PointProgram,
     finish_of,
     finish_program,
     held_types,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.kernels.library import Tile
-    from eindecomp.kernels.point_program import PointProgram
 
     Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ class EinSumKernel:
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:
-            self._whole = self._loops(program.finished(finish))
+            self._whole = self._loops(replace(program, finish=finish))
         self.state_is_result = finish is None and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._several = None
@@ -83,8 +83,9 @@ class EinSumKernel:
         labels = op.output
         if program.combine is not None:
             both = [labels] * (2 * len(self.state))
+            combine = PointProgram(program.combine, program.state)
             self._combine = Loops(
-                combine_program(program), both, labels, description=f"combining {op}", overlaps=True
+                combine, both, labels, description=f"combining {op}", overlaps=True
             )
         if finish is not None:
             own = finish_program(finish, program.state)
@@ -96,11 +97,6 @@ class EinSumKernel:
     def is_product(self) -> bool:
         """Whether matrix products may compute it."""
         return self._gemm is not None or self._several is not None
-
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called: not where low precision would be rounded twice."""
-        return self._gemm is not None and not self._gemm.low
 
     def _loops(self, program: PointProgram) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
@@ -114,27 +110,13 @@ class EinSumKernel:
         """Compute the finished result into `out`, which may have any strides."""
         self._run(self._whole, operands, [out], (self.out,), scalars)
 
-    def add(self, operands: Sequence[Array | None], out: Array) -> None:
-        """Add the result of a sum of products to what `out` holds."""
-        call = self._prepared(self._whole, operands, [out], (self.out,), add=True)
-        if call is not None:
-            call.launch(cast("Sequence[Array]", operands), [out], ())
-        else:
-            result = np.empty(out.shape, self.out)
-            self.whole(operands, result, [0] * len(self._scalars))  # a product reads none of them
-            np.add(out, result, out=out)
-
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
-        """Compute several tiles at once, or add them to what their outputs hold."""
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+        """Compute several tiles at once."""
         calls: list[tuple[Launch, Any, Sequence[Array]]] = []
         for operands, out in tiles:
-            call = self._prepared(self._whole, operands, [out], (self.out,), add=add)
+            call = self._prepared(self._whole, operands, [out], (self.out,))
             if call is not None:
                 calls.append((call, operands[: self._read], [out]))
-            elif add:
-                self.add(operands, out)
         if calls:
             launch_together(calls, self._typed(scalars))
 
@@ -183,16 +165,11 @@ class EinSumKernel:
         operands: Sequence[Array | None],
         outputs: Sequence[Array],
         types: tuple[DType, ...],
-        *,
-        add: bool = False,
     ) -> Launch | None:
-        """How tiles of a layout are computed; None if there is nothing to compute.
-
-        With `add`: how they are added to what the output holds; None if not in one call.
-        """
+        """How tiles of a layout are computed; None if there is nothing to compute."""
         arrays = (*operands, *outputs)
         layouts = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
-        key = (loops, add, *layouts)
+        key = (loops, *layouts)
         known = self._known.get(key, ...)  # None means that there is nothing to compute
         if known is not ...:
             return known
@@ -202,10 +179,11 @@ class EinSumKernel:
         sizes = self._lent | sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
         if len(self._known) >= KEPT:
             self._known.clear()
-        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0], add=add)
+        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
         if self._several is not None and 0 not in sizes.values():
             call = self._several.prepare(read, outputs[0], sizes, loops.prepare)
-        call = loops.prepare(read, outputs, sizes) if call is None and not add else call
+        if call is None:
+            call = loops.prepare(read, outputs, sizes)
         self._known[key] = call
         return call
 

@@ -103,7 +103,6 @@ class MoveKernel:
     out: DType
 
     is_product: bool = field(default=False, init=False)
-    adds: bool = field(default=False, init=False)
 
     @property
     def state_is_result(self) -> bool:
@@ -132,12 +131,8 @@ class MoveKernel:
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
         """Compute several tiles at once."""
-        if add:
-            raise InputError(f"{self.op} cannot be added to what an array holds")
         HELPERS.run([partial(self.whole, operands, out, scalars) for operands, out in tiles])
 
     def partial(
@@ -145,11 +140,6 @@ class MoveKernel:
     ) -> None:
         """Compute a part of a sum."""
         self.whole(operands, state[0], scalars)
-
-    def add(self, operands: Sequence[Any], out: Array) -> None:
-        """Refuse: `adds` is False."""
-        del operands, out
-        raise InputError(f"{self.op} cannot be added to what an array holds")
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Add another part, in place."""

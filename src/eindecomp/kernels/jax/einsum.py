@@ -188,8 +188,10 @@ class EinSumKernel:
         terms = [self._term(term, function, operands, used) for term, function in self._terms]
         repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
         kept = tuple(label for label in op.output if label in known.labels and sizes[label] != 1)
-        found = self._multiplied(terms, kept, self._program.state[0])
-        result = aligned(found, kept, op.output)
+        extents = {label: n for x, own in terms for label, n in zip(own, x.shape, strict=True)}
+        [(_, tree)] = cheapest_trees([own for _, own in terms], kept, extents)
+        found, labels = self._multiplied(tree, terms, kept, self._program.state[0])
+        result = aligned(found, labels, op.output)
         for factor in self._factors:
             result = result * cast(factor(*used), result.dtype)
         if repeats != 1:
@@ -214,13 +216,7 @@ class EinSumKernel:
             tiles[k] = aligned(_widened(x), own, space)
         return function(*tiles, *scalars), space
 
-    def _multiplied(self, terms: Sequence[Labelled], kept: Labels, held: DType) -> jax.Array:
-        sizes = {label: n for x, own in terms for label, n in zip(own, x.shape, strict=True)}
-        [(_, tree)] = cheapest_trees([own for _, own in terms], kept, sizes)
-        found, labels = self._multiplied_tree(tree, terms, kept, held)
-        return found if labels == kept else aligned(found, labels, kept)
-
-    def _multiplied_tree(
+    def _multiplied(
         self, tree: Tree, terms: Sequence[Labelled], kept: Labels, held: DType
     ) -> Labelled:
         """The product of a tree's terms, summed over all labels that nothing else has."""
@@ -228,11 +224,13 @@ class EinSumKernel:
             return terms[tree]
         outside = [own for k, (_, own) in enumerate(terms) if k not in _leaves(tree)]
         needed = dict.fromkeys((*kept, *(label for own in outside for label in own)))
-        (a, left), (b, right) = (self._multiplied_tree(t, terms, kept, held) for t in tree)
+        (a, left), (b, right) = (self._multiplied(t, terms, kept, held) for t in tree)
         order = tuple(label for label in needed if label in {*left, *right})
         if a.dtype != b.dtype or a.dtype not in LOW_PRECISION:
             a, b = cast(a, held), cast(b, held)
-        if not _is_matrix_product(left, right, order):
+        both = {*left} & {*right}
+        # A matrix product sums something, and its factors are more than pairs of numbers.
+        if both <= {*order} or not any(label not in both for label in order):
             space = tuple(dict.fromkeys((*order, *left, *right)))
             joined = aligned(cast(a, held), left, space) * aligned(cast(b, held), right, space)
             axes = tuple(range(len(order), len(space)))
@@ -244,12 +242,6 @@ class EinSumKernel:
             precision=self.precision, preferred_element_type=held,
         )  # fmt: skip
         return found, order
-
-
-def _is_matrix_product(left: Labels, right: Labels, kept: Labels) -> bool:
-    """Whether something is summed, and two factors are more than pairs of numbers."""
-    both = {*left} & {*right}
-    return not both <= {*kept} and any(label not in both for label in kept)
 
 
 def _leaves(tree: Tree) -> set[int]:

@@ -97,7 +97,6 @@ class EinSumKernel(TorchKernel):
         contracts = self._product is not None and op.is_contraction
         self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
         # Low precision would be rounded twice.
-        self.adds = self.is_product and torch_type(out) not in LOW
         width = len(program.state)
         self._join = [self._compiled(expr, self._read) for expr in program.join]
         self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]

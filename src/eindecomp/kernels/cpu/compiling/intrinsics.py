@@ -55,12 +55,6 @@ def _intrinsic(emit: Emit) -> Any:
 # Memory
 
 
-def _stored(of: DType) -> Any:
-    """What memory holds of a type, or of a part of a complex number."""
-    special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
-    return special.get(of.name) or LLVM[COMPLEX.get(of, of)]
-
-
 def _scope(module: Any) -> Any:
     """The memory that stores write, as a scope that input loads are declared apart from.
 
@@ -71,7 +65,10 @@ def _scope(module: Any) -> Any:
 
 
 def _place(numbers: Numbers, of: DType, address: Value, index: Value, in_bytes: bool) -> Any:
-    builder, stored, at = numbers.builder, _stored(of), index.code
+    builder, at = numbers.builder, index.code
+    # What memory holds of a type, or of a part of a complex number.
+    special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
+    stored = special.get(of.name) or LLVM[COMPLEX.get(of, of)]
     if of in COMPLEX and not in_bytes:
         at = builder.mul(at, _LONG(2))
     unit = _BYTE if in_bytes else stored

@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from threading import Condition, Lock, RLock, get_ident
 from time import monotonic
@@ -69,11 +68,8 @@ def pools() -> list[Any]:
     _load_mkl()
     selected: Any = controller().select(user_api="blas")
     loaded: list[Any] = selected.lib_controllers
-    return [pool for pool in loaded if _layer(pool) != "openmp"] or loaded
-
-
-def _layer(pool: Any) -> str:
-    return getattr(pool, "threading_layer", "")
+    apart = [pool for pool in loaded if getattr(pool, "threading_layer", "") != "openmp"]
+    return apart or loaded
 
 
 def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
@@ -130,66 +126,36 @@ def controller() -> ThreadpoolController:
 
 
 LOCK = RLock()
-
-
-class _Limit:
-    """Sets all libraries to one thread, many times as fast as threadpoolctl's own limit."""
-
-    __slots__ = ("_before",)
-
-    def __init__(self) -> None:
-        self._before = [(set_threads, get_threads()) for get_threads, set_threads in _pools()]
-        for set_threads, _ in self._before:
-            set_threads(1)
-
-    def undo(self) -> None:
-        """Give every library the threads that it had."""
-        for set_threads, count in self._before:
-            set_threads(count)
-
-
-@cache
-def _pools() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
-    """For each library what tells how many threads it may use, and what sets them."""
-    return [_functions(pool) for pool in pools()]  # what is loaded later is not held
-
-
-def _functions(pool: Any) -> tuple[Callable[[], int], Callable[[int], object]]:
-    if pool.internal_api == "openblas" and pool.threading_layer != "openmp":
-        for before, after in product(("", "scipy_"), ("", "64_", "_64")):
-            with suppress(AttributeError):
-                get_threads = getattr(pool.dynlib, f"{before}openblas_get_num_threads{after}")
-                return get_threads, getattr(pool.dynlib, f"{before}openblas_set_num_threads{after}")
-    return pool.get_num_threads, pool.set_num_threads
-
-
-_RUNNING: list[tuple[_Limit, int]] = []
-"""The runs in progress: the limit that the first has set, and the thread of each."""
+_RUNNING: list[int] = []
+"""The threads of the runs in progress."""
+_BEFORE: list[tuple[Callable[[int], object], int]] = []
+"""What sets the threads of each library, and how many it had before the first of these runs."""
 
 
 @contextmanager
 def one_thread_each() -> Generator[None]:
     """Limit BLAS to one thread while any run or measurement is in progress."""
+    own = get_ident()
     with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
-        limit = _RUNNING[0][0] if _RUNNING else _Limit()
-        own = (limit, get_ident())
+        if not _RUNNING:
+            _BEFORE[:] = [(pool.set_num_threads, pool.get_num_threads()) for pool in pools()]
+            for set_threads, _ in _BEFORE:
+                set_threads(1)
         _RUNNING.append(own)
     try:
         yield
     finally:
         with LOCK:
             _RUNNING.remove(own)
-            if not _RUNNING:
-                limit.undo()
+            _undo_if_none_runs()
 
 
-def forget_others() -> None:
-    """In a forked process, undo limits set by runs whose threads were not copied."""
-    before = [*_RUNNING]
-    _RUNNING[:] = [run for run in before if run[1] == get_ident()]
-    if before and not _RUNNING:
-        before[0][0].undo()
+def _undo_if_none_runs() -> None:
+    if not _RUNNING:
+        for set_threads, count in _BEFORE:
+            set_threads(count)
+        _BEFORE.clear()
 
 
 # Forks
@@ -286,7 +252,9 @@ class Gate:
         self.closed = False
         self._reset()
         if not self._left_behind:
-            forget_others()
+            # The threads of other runs were not copied.
+            _RUNNING[:] = [thread for thread in _RUNNING if thread == get_ident()]
+            _undo_if_none_runs()
         LOCK.release()
 
 

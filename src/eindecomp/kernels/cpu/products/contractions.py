@@ -44,6 +44,7 @@ _POINTS = 2**24
 _EXACT = 64
 """The longest label of which every size is a class of its own: kernels differ."""
 _LOOPS = "loops"
+_KEY = "contractions "
 _ROUNDS = 8
 _ENOUGH = 0.12  # seconds of one way, after which three rounds will do
 _FAR = 1.5  # times the best: a way that takes longer at first is not tried again
@@ -78,7 +79,7 @@ class FusedContraction:
         if prod(own.values()) <= _SMALL:
             return None
         title = _title(self._op, operands, out, own)
-        nest = nest_of(_VERDICTS.find(title, partial(self._measure, operands, out, own, loops)))
+        nest = nest_of(verdict(title, partial(self._measure, operands, out, own, loops)))
         if nest is None:
             return None
         return NestCall(self._op, nest, own, out.dtype, self._kernel_of)
@@ -131,40 +132,35 @@ def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str
 # Measuring
 
 
-class Verdicts:
-    """The verdicts of this machine, each a short text under the name of what was measured.
+_LOCK = threading.RLock()
+_VERDICTS: dict[str, str] = {}
+"""Those of this machine, under the names of what was measured, as far as they were asked for."""
+
+
+def verdict(name: str, measure: Callable[[], str]) -> str:
+    """The verdict under a name; `measure` gives it where there is none yet.
 
     For another processor, another version of the compiler or of the source there are others.
     """
+    with _LOCK:
+        if name not in _VERDICTS:
+            _VERDICTS.update(_read())
+        if name not in _VERDICTS:
+            with only_process():
+                _VERDICTS.update(_read())  # another may have measured meanwhile
+                if name not in _VERDICTS:
+                    _VERDICTS[name] = measure()
+                    store(_KEY + versions(), json.dumps(_VERDICTS).encode())
+        return _VERDICTS[name]
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._known: dict[str, str] | None = None
 
-    def find(self, name: str, measure: Callable[[], str]) -> str:
-        """The verdict under a name; `measure` gives it where there is none."""
-        with self._lock:
-            self._known = known = self._known or self._read()
-            if name not in known:
-                with only_process():
-                    # Another may have measured meanwhile.
-                    known |= self._read()
-                    if name not in known:
-                        known[name] = measure()
-                        store(self._key, json.dumps(known).encode())
-            return known[name]
-
-    @property
-    def _key(self) -> str:
-        return f"contractions {versions()}"
-
-    def _read(self) -> dict[str, str]:
-        with suppress(ValueError):
-            read: Any = json.loads(load(self._key) or b"{}")
-            if isinstance(read, dict):
-                entries = cast("dict[object, object]", read)
-                return {str(name): str(verdict) for name, verdict in entries.items()}
-        return {}
+def _read() -> dict[str, str]:
+    with suppress(ValueError):
+        read: Any = json.loads(load(_KEY + versions()) or b"{}")
+        if isinstance(read, dict):
+            entries = cast("dict[object, object]", read)
+            return {str(name): str(chosen) for name, chosen in entries.items()}
+    return {}
 
 
 def fastest_of(ways: Mapping[str, Callable[[], None]]) -> str:
@@ -191,6 +187,3 @@ def _seconds(way: Callable[[], None]) -> float:
     start = perf_counter()
     way()
     return perf_counter() - start
-
-
-_VERDICTS = Verdicts()

@@ -83,27 +83,21 @@ class Gemm:
         wide = {widen(t) for t in (*dtypes, out)}
         return op.is_contraction and len(op.inputs) == 2 and wide <= _BLAS and len(wide) == 1
 
-    def prepare(
-        self, operands: Sequence[Array], out: Array, *, add: bool = False
-    ) -> LoopsCall | None:
-        """What computes arrays of a layout; None if generated loops are faster.
-
-        With `add` the result is added to what is there, and there may be no way to do so.
-        """
+    def prepare(self, operands: Sequence[Array], out: Array) -> LoopsCall | None:
+        """What computes arrays of a layout; None if generated loops are faster."""
         matrices = self.arranged(operands, out)
         if matrices is None:
             return None
         types = (operands[0].dtype, operands[1].dtype, out.dtype)
         if not matrices.copied[2]:
-            call = few_rows_call(_product(matrices, types, types, add))
+            call = few_rows_call(_product(matrices, types, types))
             if call is not None:
                 return call
         # A vector of low precision is widened by generated loops, as they read.
-        is_vector = not matrices.rows or not matrices.columns
-        if (self.low and is_vector) or (add and (self.low or matrices.copied[2])):
+        if self.low and not (matrices.rows and matrices.columns):
             return None
         wide = widen(out.dtype)
-        return blas_call(_product(matrices, types, (wide, wide, wide), add), blas_library())
+        return blas_call(_product(matrices, types, (wide, wide, wide)), blas_library())
 
     def arranged(self, operands: Sequence[Array], out: Array) -> Matrices | None:
         """The cheapest matrices to see arrays as; None if loops are cheaper."""
@@ -206,7 +200,6 @@ def _product(
     matrices: Matrices,
     types: tuple[DType, DType, DType],
     computed: tuple[DType, DType, DType],
-    add: bool,
 ) -> Product:
     """The matrices by their places in memory, or in copies of the types that are computed."""
     layout, sizes = matrices.layout, matrices.layout.sizes
@@ -228,4 +221,4 @@ def _product(
     )
     x, y, z = steps
     loops = tuple((sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch)
-    return Product(computed, matrices.shape, (first, second, result), loops, tuple(packs), add)
+    return Product(computed, matrices.shape, (first, second, result), loops, tuple(packs))

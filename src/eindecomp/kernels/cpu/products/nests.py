@@ -149,7 +149,9 @@ class NestCall:
                 if is_first or not self._is_sum[k]:
                     self._kernels[k].whole(operands, out)
                 else:
-                    self._kernels[k].add(operands, out)
+                    more = np.empty(out.shape, self._type)
+                    self._kernels[k].whole(operands, more)
+                    np.add(out, more, out=out)
 
     def _blocks(self, tensors: Sequence[Array], start: int) -> list[Array]:
         """One block of each tensor that has the blocked label."""
