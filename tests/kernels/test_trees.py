@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.kernels.trees import Tree, cheapest_trees
+from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
 
 Labels = tuple[str, ...]
 

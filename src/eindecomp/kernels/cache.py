@@ -1,10 +1,10 @@
-"""Compiled code on disk, for later processes: found by a key, bounded in size.
+"""Compiled code: what is compiled now, for engines to report, and what is kept on disk.
 
 What is stored is native code, so it is trusted only in a folder that is the user's own, that nobody
 else can write to or put another in the place of, and only whole: each file begins with the digest
-of the rest. A file that is missing or damaged counts as absent, and a folder that cannot be
-written to costs nothing but the next process's time. What was not used for longest goes first when
-there is more than `limit`.
+of the rest. It is found by a key. A file that is missing or damaged counts as absent, and a folder
+that cannot be written to costs nothing but the next process's time. What was not used for longest
+goes first when there is more than `limit`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import hashlib
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from threading import RLock
 from time import time
 from typing import TYPE_CHECKING
 
@@ -92,30 +92,14 @@ def store(key: str, data: bytes) -> None:
 
 @contextmanager
 def only_process() -> Generator[None]:
-    """Be the only one of all processes that share the folder; a thread may be so more than once."""
+    """Be the only one of all processes that share the folder, where it can be locked."""
     folder = cache_folder()
-    with _holding:
-        if _held.depth or folder is None or fcntl is None:
-            yield
-            return
-        with ExitStack() as stack:
+    with ExitStack() as stack:
+        if folder is not None and fcntl is not None:
             with suppress(OSError):  # as in a folder that is only read: then everybody is alone
                 opened = stack.enter_context((folder / _LOCK).open("w"))
                 fcntl.flock(opened, fcntl.LOCK_EX)
-            _held.depth = 1
-            try:
-                yield
-            finally:
-                _held.depth = 0
-
-
-class _Held:
-    """Whether this process is the only one now."""
-
-    depth = 0
-
-
-_held, _holding = _Held(), RLock()
+        yield
 
 
 def usage() -> Usage:
@@ -241,3 +225,29 @@ def _is_private_group(group: int) -> bool:
         alone = set(found.gr_mem) <= {user.pw_name}
         return alone and found.gr_name == user.pw_name and user.pw_gid == group
     return False
+
+
+# Recording what is compiled
+
+Compilation = tuple[str, float, float]
+"""What was compiled, and from when until when, by `perf_counter`."""
+
+_recorded: ContextVar[list[Compilation] | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def record_compilations() -> Generator[list[Compilation]]:
+    """Collect what this thread compiles in the block; an inner block collects its own."""
+    compiled: list[Compilation] = []
+    token = _recorded.set(compiled)
+    try:
+        yield compiled
+    finally:
+        _recorded.reset(token)
+
+
+def note_compilation(description: str, start: float, stop: float) -> None:
+    """Add a compilation to what this thread records, if it does."""
+    recorded = _recorded.get()
+    if recorded is not None:
+        recorded.append((description, start, stop))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eindecomp.errors import InputError, needing_extras, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -62,29 +62,17 @@ class TileKernel(Protocol):
         """Whether it is a matrix product, of which few large tiles cost less than many small."""
         ...
 
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called."""
-        ...
-
     def whole(
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
     ) -> None:
         """Compute the finished result into `out`."""
         ...
 
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
         """Compute several tiles, which do not overlap, on as many cores as the library likes to.
 
-        With `add`, which is only for where `adds`, they are added to what their outputs hold. One
-        tile after another will do.
+        One tile after another will do.
         """
-        ...
-
-    def add(self, operands: Sequence[Array | None], out: Array) -> None:
-        """Add the result to what `out` holds, only where `adds`."""
         ...
 
     def partial(
@@ -94,15 +82,6 @@ class TileKernel(Protocol):
         scalars: Sequence[object] = (),
     ) -> None:
         """Compute the state of this tile's share of an aggregation."""
-        ...
-
-    def ready(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], *, partial: bool = False
-    ) -> Callable[[], None] | None:
-        """What computes this very tile, or its state, into these very arrays once more.
-
-        Whoever has it keeps the arrays alive. None if nothing is saved by it, which will always do.
-        """
         ...
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:

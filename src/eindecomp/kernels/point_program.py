@@ -44,10 +44,6 @@ class PointProgram:
     fuses: bool = False
     """Whether a state is a plain sum of floats, whose last multiplication may be fused with it."""
 
-    def finished(self, finish: tuple[Expr, ...]) -> PointProgram:
-        """The same program with its states finished."""
-        return replace(self, finish=finish)
-
     @property
     def calls(self) -> set[Call]:
         """The distinct operations that a point takes."""
@@ -64,18 +60,18 @@ def _collect(expr: Expr, seen: set[Call]) -> None:
             _collect(arg, seen)
 
 
-def number_scalars(expr: Expr, names: Sequence[str]) -> Expr:
-    """Rename run-time scalars by position, so that no name of a user's travels on."""
-    position = {name: Scalar(f"s{k}") for k, name in enumerate(names)}
-    return substitute(expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf)
-
-
 def numbered_program(
     op: EinSum, types: Sequence[DType], scalars: Sequence[tuple[str, DType]]
 ) -> PointProgram:
-    """As `make_program`, the run-time scalars being called s0, s1, … in their order."""
-    names = [name for name, _ in scalars]
-    join = from_values([number_scalars(value, names) for value in values(op.join)])
+    """Like `make_program`, with run-time scalars named s0, s1, … so that no user's name is left."""
+    position = {name: Scalar(f"s{k}") for k, (name, _) in enumerate(scalars)}
+
+    def renamed(expr: Expr) -> Expr:
+        return substitute(
+            expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf
+        )
+
+    join = from_values([renamed(value) for value in values(op.join)])
     numbered = {f"s{k}": of for k, (_, of) in enumerate(scalars)}
     return make_program(replace(op, join=join), types, numbered)
 
@@ -107,12 +103,6 @@ def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType
 def finish_of(agg: Monoid, state: Sequence[DType]) -> tuple[Expr, ...] | None:
     """How a state becomes the result; None where it is the result."""
     return None if agg.finish is None else (with_casts(agg.finish, state, {})[0],)
-
-
-def combine_program(program: PointProgram) -> PointProgram:
-    """The map that combines two states, given as inputs, into one."""
-    assert program.combine is not None  # noqa: S101
-    return PointProgram(program.combine, program.state)
 
 
 def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> PointProgram:

@@ -13,9 +13,8 @@ from lazy import Lazy
 
 import eindecomp as ed
 from eindecomp.engines.threads.engine import ThreadsEngine
-from eindecomp.engines.threads.forking import GATE
 from eindecomp.kernels.cpu.products import blas_libraries as blas
-from eindecomp.kernels.cpu.products.blas_libraries import controller
+from eindecomp.kernels.cpu.products.blas_libraries import GATE, controller
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 
@@ -24,7 +23,7 @@ import faulthandler, os, signal, sys
 from threading import Event, Thread
 import numpy as np
 import eindecomp as ed
-from eindecomp.engines.threads import forking
+from eindecomp.kernels.cpu.products import blas_libraries
 
 sys.path.insert(0, {folder!r})
 from lazy import Lazy
@@ -73,7 +72,7 @@ thread.join()
 """
 
 WITHIN = """
-forking.PATIENCE = 0
+blas_libraries.PATIENCE = 0
 begun, free = Event(), Event()
 def hold(_):
     begun.set()
@@ -136,12 +135,14 @@ def test_no_call_begins_while_a_fork_is_under_way():
 
 def test_blas_has_its_threads_back_where_no_run_survived():
     before = [pool["num_threads"] for pool in controller().info()]
-    held = blas.one_thread_each()
-    with held:
-        other = Thread(target=lambda: blas._RUNNING.append((blas._RUNNING[0][0], -1)))
+    with blas.one_thread_each():
+        other = Thread(target=lambda: blas._RUNNING.append(-1))
         other.start()
         other.join()
-        blas.forget_others()
-        assert len(blas._RUNNING) == 1
+        child = os.fork()
+        if not child:
+            os._exit(0 if len(blas._RUNNING) == 1 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        blas._RUNNING.remove(-1)
     assert not blas._RUNNING
     assert [pool["num_threads"] for pool in controller().info()] == before

@@ -26,7 +26,7 @@ from random_tiles import (
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.compiling import compile as compiling
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import DType, concrete, dtype
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import MAX, MIN, PROD, SUM, Monoid
@@ -227,15 +227,6 @@ def test_blocked_loops_have_no_seams(op: EinSum, sizes: tuple[int, int, int]) ->
     assert_close(whole(op, [a, b]), expected, F4)
 
 
-@pytest.mark.parametrize("op", [LINF, L2])
-def test_tiles_of_many_rows_have_no_seams(op: EinSum, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eindecomp.kernels.cpu.loops.launch.LARGE", 2**17)
-    a, b = values_of((131, 21), F4, 0), values_of((21, 70), F4, 1).T
-    found = np.empty((131, 70), F4)
-    EinSumKernel(op, (F4, F4), F4, ()).whole([a, b], found)
-    assert_close(found, reference(op, [a, b], F4, {"i": 131, "j": 70}), F4)
-
-
 def test_tuple_monoids_run_blocked() -> None:
     op = EinSum((("i", "k"),), ("i",), Tuple((x, Const(1.0))), LOGSUMEXP)
     a = values_of((70, 999), F4, 0)
@@ -289,23 +280,6 @@ def test_contractions_of_every_layout(spec: tuple[str, str, str], of: str, how: 
     np.testing.assert_allclose(
         out.astype(complex), expected.astype(complex), rtol=rough, atol=50 * rough
     )
-
-
-@pytest.mark.parametrize("of", ["float32", "float64", "complex64", "float16", "int32"])
-@pytest.mark.parametrize("spec", [("ij", "jk", "ik"), ("ij", "kj", "ki"), ("bij", "bkj", "ibk")])
-def test_a_product_is_added_to_what_is_there(spec: tuple[str, str, str], of: str) -> None:
-    sizes = {"b": 2, "i": 9, "j": 17, "k": 33}
-    rng = np.random.default_rng(0)
-    *inputs, into = (
-        rng.integers(-3, 4, [sizes[label] for label in own]).astype(of) for own in spec
-    )
-    op = EinSum((tuple(spec[0]), tuple(spec[1])), tuple(spec[2]), product(2), SUM)
-    kernel = einsum_kernel(op, (dtype(of),) * 2, dtype(of))
-    for turned in (lambda x: x, np.asfortranarray):
-        expected = into + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", *inputs)
-        found = turned(into.copy())
-        kernel.add([turned(x) for x in inputs], found)
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_products_of_a_graph_with_run_time_scalars_take_none() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.graph.ops import ScatterAdd
-from eindecomp.kernels.cpu.moves import move_kernel
+from eindecomp.kernels.cpu.library import move_kernel
 from eindecomp.lang.dtypes import dtype
 
 

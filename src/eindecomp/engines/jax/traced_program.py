@@ -40,7 +40,7 @@ from eindecomp.tra.program.steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.kernels.jax.traced_kernel import TracedKernel
+    from eindecomp.kernels.jax.tile_kernels import TracedKernel
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Read, Step

@@ -7,9 +7,7 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from operator import is_
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from eindecomp.engines.spmd.exchange import (
     BlockExchange,
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.spmd.protocols import RankArrays
     from eindecomp.engines.spmd.rank_memory import Do, RankMemory
-    from eindecomp.kernels.library import TileKernel
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
@@ -114,7 +111,7 @@ class _Binder:
 
     def _compute(self, step: Compute, own: DeviceStep) -> Do:
         graph = self.places.program.graph
-        call = TileCall(self.places.library.kernel(graph, graph[step.vertex]), step.is_partial)
+        kernel = self.places.library.kernel(graph, graph[step.vertex])
         reads = [
             None if read is None or box is None else self._read(read.buffer, box)
             for read, box in zip(step.reads, own.reads, strict=True)
@@ -123,7 +120,11 @@ class _Binder:
 
         def compute(memory: RankMemory) -> None:
             operands = [None if read is None else read(memory) for read in reads]
-            call(operands, memory.make(into, room), memory.values)
+            outputs = memory.make(into, room)
+            if step.is_partial:
+                kernel.partial(operands, outputs, memory.values)
+            else:
+                kernel.whole(operands, outputs[0], memory.values)
 
         return compute
 
@@ -289,49 +290,6 @@ class _Binder:
         return combine
 
 
-class TileCall:
-    """Computes a tile, or the state of its share of an aggregation.
-
-    A rank computes the same tile in every run, mostly in the very arrays of the run before: a
-    kernel then need not look at them again.
-    """
-
-    __slots__ = ("_arrays", "_is_partial", "_kernel", "_ready")
-
-    def __init__(self, kernel: TileKernel, is_partial: bool) -> None:
-        self._kernel, self._is_partial = kernel, is_partial
-        self._arrays: list[Callable[[], Array | None]] = []
-        self._ready: Callable[[], None] | None = None
-        """What computes the tile in these arrays, which live no longer for it."""
-
-    def __call__(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], scalars: Sequence[object]
-    ) -> None:
-        """Compute it into the outputs."""
-        arrays = (*operands, *outputs)
-        if self._known(arrays):
-            if self._ready is not None:
-                self._ready()
-                return
-            self._ready = self._kernel.ready(operands, outputs, partial=self._is_partial)
-        else:
-            self._ready = None
-            self._arrays = [_nothing if array is None else ref(array) for array in arrays]
-        if self._is_partial:
-            self._kernel.partial(operands, outputs, scalars)
-        else:
-            self._kernel.whole(operands, outputs[0], scalars)
-
-    def _known(self, arrays: Sequence[Array | None]) -> bool:
-        """Whether these are the arrays of the run before."""
-        known = self._arrays
-        return len(known) == len(arrays) and all(map(is_, [each() for each in known], arrays))
-
-
 def _combine_nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:
     """What there is to do for an empty block."""
     del memory, stacks
-
-
-def _nothing() -> None:
-    """An operand that is not read."""

@@ -21,8 +21,8 @@ import numpy as np
 from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
-from eindecomp.kernels.address import address
 from eindecomp.kernels.library import library_of
+from eindecomp.kernels.tile_arrays import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,18 +16,10 @@ from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.space import check_space
 from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.threads.brief import TOGETHER, cut_brief_programs_for_cores
 from eindecomp.engines.threads.memory import Memory, is_in_memory
-from eindecomp.engines.threads.report import RunReport
 from eindecomp.engines.threads.schedule import Schedule, schedule
-from eindecomp.engines.threads.shortcuts import (
-    add_products_in_place,
-    compute_tiny_vertices_whole,
-    merge_product_tiles,
-)
-from eindecomp.engines.threads.steps import changes, steps_of
-from eindecomp.engines.threads.tiled import tile_program
-from eindecomp.engines.threads.walk import Walk
+from eindecomp.engines.threads.tiled import TOGETHER, cut_for_cores, tile_program
+from eindecomp.engines.threads.walk import RunReport, Walk
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.graph.checks import whole_number
 from eindecomp.kernels.cache import limit
@@ -39,22 +31,14 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, peak_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eindecomp.engines.engine import Listener
-    from eindecomp.engines.threads.steps import Step
-    from eindecomp.engines.threads.tiled import TiledProgram
+    from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
-    Passes = tuple[Callable[[TiledProgram], TiledProgram], ...]
 
 NAME = "threads"
-SHORTCUTS = (add_products_in_place, compute_tiny_vertices_whole, merge_product_tiles)
-"""What sharing memory allows, applied in this order."""
-BRIEF_SHORTCUTS = (cut_brief_programs_for_cores, *SHORTCUTS)
-"""The same where the engine chooses how many threads take part."""
 
 
 class ThreadsEngine:
@@ -93,19 +77,20 @@ class SharedArray:
 
 
 class ReadyToRun:
-    """What does not change from run to run; it does not hold the plan, which it is kept for."""
+    """What does not change from run to run; it does not hold the plan, which it is kept for.
 
-    def __init__(self, plan: Plan, passes: Passes) -> None:
+    Tiles are cut anew for so many threads; for none they are as the plan has them.
+    """
+
+    def __init__(self, plan: Plan, threads: int) -> None:
         limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
         self.program: Program = program_of(plan)
         tiled = tile_program(self.program)
-        for each in passes:
-            tiled = each(tiled)
+        if threads:
+            tiled = cut_for_cores(tiled, threads)
         self.schedule: Schedule = schedule(tiled)
-        self.steps: tuple[Step, ...] = steps_of(self.schedule)
-        graph = self.schedule.graph
-        self.outputs = {v.name: self.schedule.key_of(v.name) for v in graph.outputs}
-        self.space: Peak = peak_of(changes(self.schedule, self.steps))
+        self.outputs = [vertex.name for vertex in self.schedule.graph.outputs]
+        self.space: Peak = peak_of(self.schedule.changes)
         """The most bytes that are held at once beside the inputs, and where."""
         self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
         """The layouts in which inputs are placed."""
@@ -113,20 +98,20 @@ class ReadyToRun:
 
     def workers(self, asked: int | None) -> int:
         """How many threads take part, of those that are asked for or of all cores."""
-        most = max((len(step.calls) for step in self.steps if step.is_shared(asked)), default=1)
-        return min(asked or cores(), most)
+        shared = (step for step in self.schedule.steps if step.is_shared(asked))
+        return min(asked or cores(), max((len(step.calls) for step in shared), default=1))
 
 
-_KEPT: dict[tuple[int, Passes], tuple[ref[Any], ReadyToRun]] = {}
+_KEPT: dict[tuple[int, int], tuple[ref[Any], ReadyToRun]] = {}
 
 
-def prepared(plan: Plan, passes: Passes) -> ReadyToRun:
+def prepared(plan: Plan, threads: int) -> ReadyToRun:
     """What a plan is run by, made once for as long as the plan lives."""
-    key = (id(plan), passes)
+    key = (id(plan), threads)
     known = _KEPT.get(key)
     if known is not None and known[0]() is plan:
         return known[1]
-    ready = ReadyToRun(plan, passes)
+    ready = ReadyToRun(plan, threads)
     _KEPT[key] = (ref(plan, lambda _: _KEPT.pop(key, None)), ready)
     return ready
 
@@ -136,9 +121,8 @@ class ThreadsProgram:
 
     def __init__(self, plan: Plan, workers: int | None, shortcuts: bool) -> None:
         self._plan, self._asked = plan, workers
-        self._passes = SHORTCUTS if shortcuts else ()
-        is_free = shortcuts and workers is None
-        self.ready = prepared(plan, BRIEF_SHORTCUTS if is_free else self._passes)
+        self.ready = prepared(plan, workers or cores() if shortcuts else 0)
+        self._workers = self.ready.workers(workers)
         self._spare = Spare()
 
     @property
@@ -152,8 +136,7 @@ class ThreadsProgram:
         if isinstance(given, Tensor):
             data = given.held()
             data.is_own = False  # two tensors have it now: giving one up must not touch the other
-        array, mesh, tilings = data.array, self.ready.program.mesh, self.ready.wanted[name]
-        return Tensor(name, array.shape, array.dtype, NAME, mesh, tilings, data, _gather)
+        return _tensor(name, data, self.ready.program.mesh, self.ready.wanted[name])
 
     def run(
         self,
@@ -165,15 +148,16 @@ class ThreadsProgram:
         """Carry the calls out."""
         start = perf_counter()
         arrays, placed = self._arrays(inputs)
-        ready = self.ready
+        ready, workers = self.ready, self._workers
         stored = {name for name, array in arrays.items() if not is_in_memory(array)}
         if stored:
-            ready = prepared(self._plan, self._passes)  # what is stored is read as it is cut
-        plan, workers = ready.schedule, ready.workers(self._asked)
+            ready = prepared(self._plan, 0)  # it is read as it is cut
+            workers = ready.workers(self._asked)
+        plan = ready.schedule
         # Whoever gives memory up runs again and again: what a run drops is kept for the next.
         spare = self._spare if donated else None
-        loads = workers * _largest_load(plan, stored) if stored else 0
-        check_space(plan.graph, ready.space, loads, partial(_spare_bytes, spare))
+        loads = workers * plan.largest_load(stored) if stored else 0
+        check_space(plan.graph, ready.space, loads, lambda: 0 if spare is None else spare.nbytes)
         report = None if on_event is None else RunReport(plan, on_event)
         held = loads + sum(arrays[name].nbytes for name in arrays if name not in stored)
         memory = Memory(arrays, tuple(scalars.values()), plan.shapes, held, spare)
@@ -181,7 +165,7 @@ class ThreadsProgram:
             HELPERS.rouse()
         # One thread of BLAS's or many: for what is small that makes no difference.
         with nullcontext() if plan.seconds < TOGETHER else one_thread_each():
-            Walk(plan, ready.steps, memory, self._asked, report).run()
+            Walk(plan, memory, self._asked, report).run()
         result = _result(ready, memory, start, workers, placed)
         for name in donated:
             data = inputs[name].held()
@@ -209,12 +193,17 @@ class ThreadsProgram:
 
 def _result(ready: ReadyToRun, memory: Memory, start: float, workers: int, placed: int) -> Result:
     mesh = ready.program.mesh
-    tensors: dict[str, Tensor] = {}
-    for name, array in memory.outputs(ready.outputs).items():
-        data, lies = SharedArray(array, is_own=True), ready.lies[name]
-        tensors[name] = Tensor(name, array.shape, array.dtype, NAME, mesh, lies, data, _gather)
+    tensors = {
+        name: _tensor(name, SharedArray(array, is_own=True), mesh, ready.lies[name])
+        for name, array in memory.outputs(ready.outputs).items()
+    }
     seconds = perf_counter() - start
     return Result(tensors, partial(_stats, ready, seconds, memory.peak, workers, placed))
+
+
+def _tensor(name: str, data: SharedArray, mesh: Mesh, tilings: tuple[Tiling, ...]) -> Tensor:
+    shape, dtype = data.array.shape, data.array.dtype
+    return Tensor(name, shape, dtype, NAME, mesh, tilings, data, SharedArray.shared)
 
 
 def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: int) -> Stats:
@@ -239,16 +228,6 @@ def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
     return (program.buffers[number].tiling,)
 
 
-def _largest_load(plan: Schedule, stored: Collection[str]) -> int:
-    """The most bytes that one call reads of inputs that are not in memory."""
-    loads = (sum(n for name, n in call.loads if name in stored) for call in plan.calls)
-    return max(loads, default=0)
-
-
-def _gather(data: SharedArray) -> Array:
-    return data.shared()
-
-
 def _workers(given: object) -> int:
     try:
         count = whole_number(given, "workers")
@@ -257,7 +236,3 @@ def _workers(given: object) -> int:
     if count < 1:
         raise InputError(f"workers must be 1 or more, not {given!r}")
     return count
-
-
-def _spare_bytes(spare: Spare | None) -> int:
-    return 0 if spare is None else spare.nbytes

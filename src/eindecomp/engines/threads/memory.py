@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import EinDecompError, InputError
-from eindecomp.kernels.cpu.moves import check_index
+from eindecomp.kernels.cpu.library import check_index
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -110,11 +110,11 @@ class Memory:
         """Drop everything."""
         self._arrays.clear()
 
-    def outputs(self, keys: Mapping[str, str]) -> dict[str, Array]:
+    def outputs(self, names: Sequence[str]) -> dict[str, Array]:
         """The arrays of tensors by name; one that was given is copied."""
         return {
-            name: np.array(self.read(key, None)) if key in self._given else self._arrays[key]
-            for name, key in keys.items()
+            name: np.array(self.read(name, None)) if name in self._given else self._arrays[name]
+            for name in names
         }
 
 

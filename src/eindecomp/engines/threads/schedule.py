@@ -1,27 +1,31 @@
-"""The calls of a tiled program as plain data, in an order that works."""
+"""The kernel calls of a tiled program: as plain data, and as functions of a run's memory.
+
+A step is the calls of one vertex, which need nothing of each other. The kernels are found once.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.estimate import seconds_of
-from eindecomp.graph.ops import Fill, Gather, Input
+from eindecomp.engines.threads.tiled import APART
+from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.layout.boxes import volume
+from eindecomp.tra.program.memory import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from eindecomp.engines.threads.memory import Key, Where
+    from eindecomp.engines.threads.memory import Key, Memory, Where
     from eindecomp.engines.threads.tiled import (
         CountedMove,
         Reduction,
-        Tile,
         TiledProgram,
         TiledVertex,
     )
@@ -30,11 +34,12 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
+    Array = np.ndarray[Any, Any]
     Block = tuple[Key, Where]
     """A tile of an array."""
-
-Loads = tuple[tuple[str, int], ...]
-"""Inputs of a graph, and how many bytes of each are read."""
+    Bound = Callable[[Memory], None]
+    Shapes = dict[Key, tuple[tuple[int, ...], DType]]
+    """The shape and type of each array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,226 +56,286 @@ class KernelCall:
     """The operands in order, None for one that is not read; for a reduction the partial results."""
     writes: tuple[Block, ...]
     """The result; or, for a partial result, each number of its state."""
-    uses: tuple[Key, ...]
-    """What it reads and what it writes: some write tiles that nobody reads, after the last read."""
-    adds: bool = False
-    """Whether the result is added to what is there."""
     is_partial: bool = False
     """For a tile, whether it is a partial result; for a reduction, whether its first is elsewhere
     than where the sum goes."""
-    loads: Loads = ()
-    """The inputs of the graph that it reads, and how many bytes of each."""
+
+    @property
+    def uses(self) -> list[Key]:
+        """The arrays that it reads and writes; some tiles that are written are never read."""
+        return [block[0] for block in (*self.reads, *self.writes) if block is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Calls that are carried out at once, or one after another; often only one."""
+
+    first: int
+    """The number of the first call in the schedule."""
+    calls: tuple[KernelCall, ...]
+    run: tuple[Bound, ...]
+    """What carries out each of them."""
+    together: Bound | None
+    """What carries all of them out at once, in compiled code as far as there is some."""
+    makes: tuple[Key, ...]
+    """The arrays that are written first by these calls."""
+    drops: tuple[Key, ...]
+    """The arrays that nobody uses afterwards."""
+    is_worth_sharing: bool
+
+    def is_shared(self, workers: int | None) -> bool:
+        """Whether other threads take part: if so many were asked for, or if it is worth it."""
+        if len(self.calls) < 2 or workers == 1:
+            return False
+        return workers is not None or self.is_worth_sharing
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The calls of a program and the arrays that they need."""
+    """The steps of a program and the arrays that they need."""
 
     graph: Graph
-    devices: int
     moves: tuple[CountedMove, ...]
-    calls: tuple[KernelCall, ...]
-    shapes: dict[Key, tuple[tuple[int, ...], DType]]
-    lies_in: dict[str, str]
-    """For a sum that a product was added to, the tensor whose array it is in."""
+    steps: tuple[Step, ...]
+    shapes: Shapes
     flops: int
-    seconds_by_vertex: dict[str, float]
-    """About how long one core would take for each."""
+    seconds: float
+    """About how long one core would take."""
 
     @cached_property
-    def seconds(self) -> float:
-        """About how long one core would take."""
-        return sum(self.seconds_by_vertex.values())
-
-    def _is_leaf(self, name: str) -> bool:
-        return isinstance(self.graph[name].op, Input | Fill)
+    def calls(self) -> tuple[KernelCall, ...]:
+        """The calls of all steps."""
+        return tuple(call for step in self.steps for call in step.calls)
 
     @cached_property
     def tasks(self) -> int:
         """How many tiles devices compute and reduce, those that are computed as one each."""
         return sum(len(call.devices) for call in self.calls)
 
-    def key_of(self, name: str) -> str:
-        """The tensor whose array a tensor is in: itself, but for sums made in place."""
-        return self.lies_in.get(name, name)
-
     @cached_property
     def moves_by_call(self) -> dict[int, list[CountedMove]]:
-        """What moves when a call starts: the first that needs it, or the last that made it."""
-        first: dict[tuple[str, str], int] = {}
-        last: dict[str, int] = {}
+        """What moves when a call starts: the first that makes a vertex, or that reads an input."""
+        first: dict[Key | tuple[str, str], int] = {}
         for number, call in enumerate(self.calls):
-            for name in {call.vertex, *self._sums_in(call)}:
-                first.setdefault((name, call.kind), number)
-                last[name] = number
+            for key in ((call.vertex, call.kind), call.vertex, *call.uses):
+                first.setdefault(key, number)
         starts: dict[int, list[CountedMove]] = {}
         for move in self.moves:
-            if self._is_leaf(move.vertex):  # an input that is kept in a second layout
-                starts.setdefault(self._first_reader(move.vertex), []).append(move)
-                continue
-            by = move.kind if move.kind == "reduce-scatter" else "compute"
-            begins = first.get((move.vertex, by), last[move.vertex])
-            starts.setdefault(last[move.vertex] if move.is_made else begins, []).append(move)
+            own = first.get(move.vertex, 0)
+            starts.setdefault(first.get((move.vertex, move.kind), own), []).append(move)
         return starts
 
-    def _first_reader(self, name: str) -> int:
-        """The first call that reads a tensor."""
-        readers = {v.name for v in self.graph.vertices.values() if name in v.inputs}
-        calls = enumerate(self.calls)
-        return next((k for k, c in calls if readers & {c.vertex, *self._sums_in(c)}), 0)
+    @property
+    def changes(self) -> Iterator[Change]:
+        """What each step adds to the bytes that are held, and what may be dropped after it."""
+        sizes = {key: prod(shape) * dtype.itemsize for key, (shape, dtype) in self.shapes.items()}
+        for step in self.steps:
+            fresh = sum(sizes[key] for key in step.makes)
+            dropped = sum(sizes.get(key, 0) for key in step.drops)
+            yield Change(step.calls[0].vertex, fresh, 0, dropped)
 
-    def _sums_in(self, call: KernelCall) -> list[str]:
-        """The sums that a call makes by adding a product in place."""
-        if not call.adds:
-            return []
-        return [total for total in self.lies_in if call.vertex in self.graph[total].inputs]
+    def largest_load(self, stored: Collection[str]) -> int:
+        """The most bytes that one call reads of inputs that are not in memory."""
+        return max((self._load(call, stored) for call in self.calls), default=0)
+
+    def _load(self, call: KernelCall, stored: Collection[str]) -> int:
+        vertex, total = self.graph[call.vertex], 0
+        shapes = [
+            self.graph[name].shape
+            if block is None or block[1] is None
+            else tuple(part.stop - part.start for part in block[1])
+            for name, block in zip(vertex.inputs, call.reads, strict=False)
+        ]
+        for name, block, shape in zip(vertex.inputs, call.reads, shapes, strict=False):
+            if block is not None and block[0] in stored:
+                elements = prod(shape)
+                if isinstance(vertex.op, Gather) and block is call.reads[0] and elements:
+                    # Rows that are not looked up are not read.
+                    rows = shape[vertex.op.axis]
+                    elements = elements // rows * min(rows, prod(shapes[1]))
+                total += elements * self.graph[name].dtype.itemsize
+        return total
 
 
 def schedule(program: TiledProgram) -> Schedule:
-    """The calls of a program."""
-    making = _Making(program.graph)
-    for tiled in program.vertices:
-        making.add(tiled)
-    return Schedule(
-        program.graph,
-        program.devices,
-        program.moves,
-        tuple(making.calls),
-        making.shapes,
-        making.lies_in,
-        making.flops,
-        making.seconds,
-    )
+    """The calls of a program, in an order that works."""
+    graph = program.graph
+    shapes: Shapes = {}
+    groups = [
+        calls for each in program.vertices for calls in _calls_of(graph, each, shapes) if calls
+    ]
+    computed = (graph[tiled.name] for tiled in program.vertices)
+    flops = sum(operations(graph, each) for each in computed if not isinstance(each.op, Fill))
+    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
+    kept = {vertex.name for vertex in graph.outputs}
+    last = {key: k for k, calls in enumerate(groups) for call in calls for key in call.uses}
+    made: set[Key] = set()
+    steps: list[Step] = []
+    first = 0
+    for number, calls in enumerate(groups):
+        written = dict.fromkeys(key for call in calls for key, _ in call.writes)
+        makes = tuple(key for key in written if key not in made)
+        made.update(makes)
+        uses = dict.fromkeys(key for call in calls for key in call.uses)
+        drops = tuple(key for key in uses if key not in kept and last[key] == number)
+        run = tuple(_bind(graph, call) for call in calls)
+        is_whole = all(call.kind == "compute" and not call.is_partial for call in calls)
+        together = _bind_together(graph, calls) if is_whole and len(calls) > 1 else None
+        is_worth = seconds[calls[0].vertex] >= APART
+        steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
+        first += len(calls)
+    return Schedule(graph, program.moves, tuple(steps), shapes, flops, sum(seconds.values()))
 
 
-@dataclass
-class _Making:
-    """The calls so far, and what they write."""
-
-    graph: Graph
-    calls: list[KernelCall] = field(default_factory=list[KernelCall])
-    shapes: dict[Key, tuple[tuple[int, ...], DType]] = field(default_factory=dict["Key", Any])
-    lies_in: dict[str, str] = field(default_factory=dict[str, str])
-    flops: int = 0
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    def add(self, tiled: TiledVertex) -> None:
-        """The calls of a vertex."""
-        vertex = self.graph[tiled.name]
-        first = len(self.calls)
-        self.seconds[vertex.name] = seconds_of(self.graph, vertex)
-        if isinstance(vertex.op, Fill):
-            self._generate(vertex, tiled)
-        else:
-            self._compute(vertex, tiled)
-        if tiled.added is not None:
-            self.lies_in[tiled.added.total] = self._key(tiled.added.term)
-            self.flops += vertex.elements
-            return
-        self.shapes[vertex.name] = (vertex.shape, vertex.dtype)
-        for reduction in tiled.reductions:
-            self.calls.append(self._reduce(vertex, reduction, first))
-
-    def _key(self, name: str) -> str:
-        return self.lies_in.get(name, name)
-
-    def _generate(self, vertex: Vertex, tiled: TiledVertex) -> None:
-        for tile in tiled.tiles:
-            out = (vertex.name, where(tile.box, vertex.shape))
-            self.calls.append(
-                KernelCall("fill", vertex.name, tile.box, tile.devices, (), (out,), (vertex.name,))
-            )
-
-    def _compute(self, vertex: Vertex, tiled: TiledVertex) -> None:
-        self.flops += operations(self.graph, vertex)
-        seen: set[Box] = set()
-        for tile in tiled.tiles:
-            writes = [(vertex.name, where(tile.box, vertex.shape))]
-            if tiled.added is not None:
-                writes = [(self._key(tiled.added.term), writes[0][1])]
-            # The first part of a sum may lie where the sum is to go.
-            elif tiled.is_partial:
-                kernel = library_of(np.ndarray).kernel(self.graph, vertex)
-                if tile.box in seen or not kernel.state_is_result:
-                    writes = self._partial(vertex, tile, kernel.state)
-            seen.add(tile.box)
-            self.calls.append(self._tile_call(vertex, tiled, tile, tuple(writes)))
-
-    def _tile_call(
-        self,
-        vertex: Vertex,
-        tiled: TiledVertex,
-        tile: Tile,
-        writes: tuple[Block, ...],
-    ) -> KernelCall:
-        reads = tuple(
-            None if box is None else (self._key(name), where(box, self.graph[name].shape))
-            for name, box in zip(vertex.inputs, tile.reads, strict=True)
-        )
-        keys = (read[0] for read in reads if read is not None)
-        return KernelCall(
-            "compute",
+def _calls_of(
+    graph: Graph, tiled: TiledVertex, shapes: Shapes
+) -> tuple[list[KernelCall], list[KernelCall]]:
+    """The calls that compute the tiles of a vertex, and those that reduce them; notes shapes."""
+    vertex = graph[tiled.name]
+    shapes[vertex.name] = (vertex.shape, vertex.dtype)
+    calls = [
+        KernelCall(
+            "fill" if isinstance(vertex.op, Fill) else "compute",
             vertex.name,
             tile.box,
             tile.devices,
-            reads,
-            writes,
-            (*keys, *(key for key, _ in writes)),
-            adds=tiled.added is not None,
+            tuple(
+                None if box is None else (name, _where(box, graph[name]))
+                for name, box in zip(vertex.inputs, tile.reads, strict=True)
+            ),
+            _writes(graph, tiled, number, shapes),
             is_partial=tiled.is_partial,
-            loads=_loads(self.graph, vertex, tile.reads),
         )
-
-    def _partial(self, vertex: Vertex, tile: Tile, state: Sequence[DType]) -> list[Block]:
-        """Arrays of its own for a part of a sum."""
-        shape = tuple(high - low for low, high in tile.box)
-        keys: list[Key] = [(vertex.name, len(self.calls), k) for k in range(len(state))]
-        for key, dtype in zip(keys, state, strict=True):
-            self.shapes[key] = (shape, dtype)
-        return [(key, None) for key in keys]
-
-    def _reduce(self, vertex: Vertex, reduction: Reduction, first: int) -> KernelCall:
-        """The call that combines partial results, beginning with that of the first member."""
-        members = [first + place for place in reduction.members]
-        corner = [low for low, _ in self.calls[members[0]].box]
-        inside: Where = tuple(
-            slice(low - start, high - start)
-            for (low, high), start in zip(reduction.box, corner, strict=True)
-        )
-        inside = inside or None  # an index of no dimensions would take the number, not the array
-        in_place = self.calls[members[0]].writes[0][0] == vertex.name
-        parts = members[1:] if in_place else members
-        reads = tuple((key, inside) for m in parts for key, _ in self.calls[m].writes)
-        return KernelCall(
-            "reduce-scatter",
-            vertex.name,
-            reduction.box,
-            (reduction.device,),
-            reads,
-            ((vertex.name, where(reduction.box, vertex.shape)),),
-            (vertex.name, *(key for key, _ in reads)),
-            is_partial=not in_place,
-        )
+        for number, tile in enumerate(tiled.tiles)
+    ]
+    return calls, [_reduction(vertex, each, calls) for each in tiled.reductions]
 
 
-def _loads(graph: Graph, vertex: Vertex, reads: Sequence[Box | None]) -> Loads:
-    """The graph's inputs of which a tile reads boxes, and how many bytes of each."""
-    loads: list[tuple[str, int]] = []
-    for k, (name, box) in enumerate(zip(vertex.inputs, reads, strict=True)):
-        source = graph[name]
-        if box is None or not isinstance(source.op, Input):
-            continue
-        elements = volume(box)
-        if isinstance(vertex.op, Gather) and k == 0 and reads[1] is not None:
-            # Rows that are not looked up are not read.
-            low, high = box[vertex.op.axis]
-            elements = elements // max(1, high - low) * min(high - low, volume(reads[1]))
-        loads.append((name, elements * source.dtype.itemsize))
-    return tuple(loads)
+def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tuple[Block, ...]:
+    """Where a tile goes: a partial result into arrays of its own."""
+    vertex, box = graph[tiled.name], tiled.tiles[number].box
+    if tiled.is_partial:
+        kernel = library_of(np.ndarray).kernel(graph, vertex)
+        # The first part of a sum may lie where the sum is to go.
+        is_later = any(other.box == box for other in tiled.tiles[:number])
+        if is_later or not kernel.state_is_result:
+            shape = tuple(high - low for low, high in box)
+            keys: list[Key] = [(vertex.name, number, k) for k in range(len(kernel.state))]
+            shapes |= {key: (shape, of) for key, of in zip(keys, kernel.state, strict=True)}
+            return tuple((key, None) for key in keys)
+    return ((vertex.name, _where(box, vertex)),)
 
 
-def where(box: Box, shape: Sequence[int]) -> Where:
-    """The tile's slices, None if it is the whole array."""
-    if all((low, high) == (0, size) for (low, high), size in zip(box, shape, strict=True)):
+def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]) -> KernelCall:
+    """The call that combines partial results, beginning with that of the first member."""
+    members = [calls[place] for place in reduction.members]
+    corner = [low for low, _ in members[0].box]
+    inside: Where = tuple(
+        slice(low - start, high - start)
+        for (low, high), start in zip(reduction.box, corner, strict=True)
+    )
+    in_place = members[0].writes[0][0] == vertex.name
+    parts = members[1:] if in_place else members
+    return KernelCall(
+        "reduce-scatter",
+        vertex.name,
+        reduction.box,
+        (reduction.device,),
+        # An index of no dimensions would take the number, not the array.
+        tuple((key, inside or None) for part in parts for key, _ in part.writes),
+        ((vertex.name, _where(reduction.box, vertex)),),
+        is_partial=not in_place,
+    )
+
+
+def _where(box: Box, tensor: Vertex) -> Where:
+    """The slices of a tile, None if it is the whole array."""
+    if all((low, high) == (0, n) for (low, high), n in zip(box, tensor.shape, strict=True)):
         return None
     return tuple(slice(low, high) for low, high in box)
+
+
+# Calls as functions of a run's memory
+
+
+def _bind(graph: Graph, call: KernelCall) -> Bound:
+    """What carries a call out."""
+    vertex = graph[call.vertex]
+    if isinstance(vertex.op, Fill):
+        return _fill(graph, vertex.op, call)
+    if call.kind == "reduce-scatter":
+        return _reduce(graph, vertex, call)
+    return _compute(graph, vertex, call)
+
+
+def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
+    kernel = library_of(np.ndarray).kernel(graph, vertex)
+    read = _reader(vertex, call.reads)
+    key, where = call.writes[0]
+    if not call.is_partial:
+
+        def run(memory: Memory) -> None:
+            kernel.whole(read(memory), memory.write(key, where), memory.scalars)
+
+    else:
+
+        def run(memory: Memory) -> None:
+            operands = read(memory)
+            state = [memory.write(*block) for block in call.writes]
+            kernel.partial(operands, state, memory.scalars)
+
+    return run
+
+
+def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
+    """What carries out calls for whole tiles of one vertex, at once."""
+    vertex = graph[calls[0].vertex]
+    kernel = library_of(np.ndarray).kernel(graph, vertex)
+    tiles = [(_reader(vertex, call.reads), *call.writes[0]) for call in calls]
+
+    def run(memory: Memory) -> None:
+        given = [(read(memory), memory.write(key, where)) for read, key, where in tiles]
+        kernel.wholes(given, memory.scalars)
+
+    return run
+
+
+def _reader(
+    vertex: Vertex, reads: tuple[Block | None, ...]
+) -> Callable[[Memory], list[Array | None]]:
+    """What gives a kernel its operands."""
+    if isinstance(vertex.op, Gather):
+        axis = vertex.op.axis
+        table, index = (block for block in reads if block is not None)
+        return lambda memory: [*memory.read_rows(*table, axis, memory.read(*index))]
+    return lambda memory: [None if block is None else memory.read(*block) for block in reads]
+
+
+def _reduce(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
+    kernel = library_of(np.ndarray).kernel(graph, vertex)
+    width = len(kernel.state)
+    states = [call.reads[k : k + width] for k in range(0, len(call.reads), width)]
+    key, where = call.writes[0]
+
+    def run(memory: Memory) -> None:
+        result = memory.write(key, where)
+        # No other reduction reads this block, so that the first part may take up the sum.
+        parts = [[memory.read(*block) for block in state if block is not None] for state in states]
+        into = parts.pop(0) if call.is_partial else [result]
+        for other in parts:
+            kernel.combine(into, other)
+        if call.is_partial:
+            kernel.finish(into, result)
+
+    return run
+
+
+def _fill(graph: Graph, op: Fill, call: KernelCall) -> Bound:
+    library, types = library_of(np.ndarray), dict(graph.scalars)
+    key, where = call.writes[0]
+
+    def run(memory: Memory) -> None:
+        scalars = dict(zip(types, memory.scalars, strict=True))
+        library.fill(op, memory.write(key, where), call.box, scalars, types)
+
+    return run

@@ -2,13 +2,27 @@
 
 Devices that would compute the same tile (it is replicated) share memory here, so that one of them
 does. Moves cost nothing but are counted: they are those of the program.
+
+A shortcut that sharing memory allows, which changes how a program rounds: tiles are cut for the
+cores there are, along labels of results rather than of sums. Vertices that are next to nothing
+become one call, as a thread is done before another has woken up; products get few, large tiles, as
+BLAS copies both matrices into an order of its own for every tile again. In a program that is long
+as a whole, all else stays as it was planned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from eindecomp.engines.estimate import seconds_of
+from eindecomp.graph.ops import Fill
+from eindecomp.kernels.library import library_of
+from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
@@ -18,7 +32,6 @@ from eindecomp.tra.program.steps import (
     Generate,
     Move,
     ReduceScatter,
-    Role,
     kind_of,
 )
 
@@ -26,8 +39,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.graph.graph import Graph
-    from eindecomp.layout.boxes import Box
+    from eindecomp.lang.einsum import Labels
+    from eindecomp.layout.boxes import Box, Range
     from eindecomp.tra.program.program import Program
+
+_BRIEF = 2e-2
+"""Seconds of a program below which all its EinSums are cut anew."""
+APART = 2e-5
+"""Seconds of a vertex from which tiles of it at once are faster than all of it."""
+TOGETHER = 3e-5
+"""Seconds of a program from which it is worth calling other cores at all."""
+_LINE = 16
+"""Elements to whose multiples long labels are cut: vectors and lines of the cache stay whole."""
+_EVEN = 0.8
+"""How much of all cores' time must be used if the largest tile takes longest."""
+_WIDE = 2000
+"""Rows or columns from which a tile of a product gains nothing by more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +77,12 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
-class SumInPlace:
-    """A sum that is made by adding a product to its other term, where that lies."""
-
-    total: str
-    term: str
-
-
-@dataclass(frozen=True, slots=True)
 class TiledVertex:
     """The tiles of a vertex; those of one that is reduced hold partial results."""
 
     name: str
     tiles: tuple[Tile, ...]
     reductions: tuple[Reduction, ...] = ()
-    added: SumInPlace | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -79,8 +97,6 @@ class CountedMove:
     vertex: str
     kind: str
     count: int
-    is_made: bool
-    """Whether it moves after its vertex was computed; otherwise before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +129,7 @@ def tile_program(program: Program) -> TiledProgram:
             case _:
                 pass
         if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
-            kept = isinstance(step, Move) and program.buffers[step.into].role is Role.SECOND
-            made = kept or isinstance(step, AllGather)
-            moves.append(CountedMove(step.vertex, kind_of(step), n, made))
+            moves.append(CountedMove(step.vertex, kind_of(step), n))
     return TiledProgram(program.graph, program.devices, tuple(vertices.values()), tuple(moves))
 
 
@@ -171,24 +185,92 @@ def whole_box(shape: Sequence[int]) -> Box:
 
 
 def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
-    """A vertex as one tile, however it was cut: memory is shared."""
+    """A vertex as one tile that belongs to all its devices, however it was cut."""
     if len(tiled.tiles) == 1 and not tiled.is_partial:
         return tiled
-    return replace(tiled, tiles=(whole_tile(graph, tiled.name, owners(tiled)),), reductions=())
-
-
-def whole_tile(graph: Graph, name: str, devices: tuple[int, ...]) -> Tile:
-    """All of a vertex as a tile that belongs to these devices."""
-    vertex = graph[name]
+    vertex = graph[tiled.name]
     reads: tuple[Box | None, ...] = ()
     if is_planned(vertex):
         reads = tuple(
             None if dims is None else tuple((dim.start, dim.stop) for dim in dims)
             for dims in view_of(graph, vertex).reads
         )
-    return Tile(whole_box(vertex.shape), reads, devices)
+    devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
+    tile = Tile(whole_box(vertex.shape), reads, devices)
+    return replace(tiled, tiles=(tile,), reductions=())
 
 
-def owners(tiled: TiledVertex) -> tuple[int, ...]:
-    """The devices that tiles of a vertex belong to."""
-    return tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
+# Tiles for the cores there are
+
+
+def cut_for_cores(program: TiledProgram, cores: int) -> TiledProgram:
+    """The same program with tiles for so many cores, as far as vertices are worth it."""
+    graph, library = program.graph, library_of(np.ndarray)
+    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
+    total = sum(seconds.values())
+    count = min(cores, program.devices) if total >= TOGETHER else 1
+
+    def cut(tiled: TiledVertex) -> TiledVertex:
+        op = graph[tiled.name].op
+        if not isinstance(op, EinSum | Fill):
+            return tiled
+        if count < 2 or seconds[tiled.name] < APART:
+            return undivided(graph, tiled)
+        if isinstance(op, Fill):
+            return tiled
+        if total >= _BRIEF and not library.kernel(graph, graph[tiled.name]).is_product:
+            return tiled
+        return _cut_result(graph, undivided(graph, tiled), op, count) or tiled
+
+    return replace(program, vertices=tuple(map(cut, program.vertices)))
+
+
+def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
+    """An EinSum of one tile cut along one label of its result; None if no label is long enough."""
+    vertex, (tile,) = graph[whole.name], whole.tiles
+    label = _best_label(graph, op, vertex.inputs, vertex.shape, count)
+    if label is None:
+        return None
+    size = vertex.shape[op.output.index(label)]
+    # Several for each core, if all are large enough: one that is slower takes fewer.
+    count *= max(1, min(len(tile.devices), size // _WIDE) // count)
+    groups: list[tuple[int, ...]] = [(k,) for k in range(count)]
+    if (have := len(tile.devices)) >= count:
+        groups = [tile.devices[k * have // count : (k + 1) * have // count] for k in range(count)]
+    unit = _LINE if size >= 4 * count * _LINE else 1
+    cuts = [round(k * size / (count * unit)) * unit for k in range(count)]
+    tiles = tuple(
+        Tile(
+            _with(op.output, tile.box, label, reach),
+            tuple(
+                None if box is None else _with(labels, box, label, reach)
+                for labels, box in zip(op.inputs, tile.reads, strict=True)
+            ),
+            devices,
+        )
+        for reach, devices in zip(pairwise([*cuts, size]), groups, strict=True)
+    )
+    return replace(whole, tiles=tiles)
+
+
+def _best_label(
+    graph: Graph, op: EinSum, inputs: tuple[str, ...], shape: tuple[int, ...], count: int
+) -> str | None:
+    """The label whose cut leaves the least to be read by all, the outermost of several."""
+
+    def gain(label: str, size: int) -> float:
+        even = size / (count * ceil(size / count)) if size else 0.0
+        cut = sum(
+            graph[name].elements
+            for name, labels in zip(inputs, op.inputs, strict=True)
+            if label in labels
+        )
+        return even * (1 + cut) if even >= _EVEN else 0.0
+
+    gains = {label: gain(label, size) for label, size in zip(op.output, shape, strict=True)}
+    best = max(gains, key=lambda label: gains[label], default=None)
+    return best if best is not None and gains[best] else None
+
+
+def _with(labels: Labels, box: Box, label: str, reach: Range) -> Box:
+    return tuple(reach if name == label else own for name, own in zip(labels, box, strict=True))

@@ -9,30 +9,81 @@ once: kernels that are at work end by themselves, with arrays that nobody else h
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
-from threading import Event, Thread, current_thread, get_ident, main_thread
+from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.threads.brief import BRIEF
-from eindecomp.engines.threads.forking import GATE
+from eindecomp.engines.events import (
+    BytesMoved,
+    KernelCompiled,
+    RunStarted,
+    TaskFinished,
+    TaskStarted,
+    TensorFreed,
+)
 from eindecomp.errors import EinDecompError, RunError
-from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.interrupts import uninterrupted
+from eindecomp.kernels.cpu.products.blas_libraries import GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from eindecomp.engines.threads.forking import Mark
+    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.events import Event as RunEvent
     from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.report import RunReport
-    from eindecomp.engines.threads.schedule import KernelCall, Schedule
-    from eindecomp.engines.threads.steps import Bound, Step
+    from eindecomp.engines.threads.schedule import Bound, KernelCall, Schedule, Step
+    from eindecomp.kernels.cpu.products.blas_libraries import CallMark
 
+_PAUSE = 0.05  # seconds after which Python looks for interrupts everywhere
 _LONG = 0.25  # seconds after which a person could want to interrupt a run
-_PAUSE = 0.05  # seconds between two looks for interrupts
+
+
+class RunReport:
+    """The events of one run, told one by one; what the listener raises stops the run."""
+
+    def __init__(self, schedule: Schedule, on_event: Listener) -> None:
+        self._moves = schedule.moves_by_call
+        self._on_event, self._lock = on_event, Lock()
+        self._start = perf_counter()
+        self._silent = False
+        self._workers: dict[int, int] = {}
+        """The numbers of the threads that took part."""
+        self._tell(RunStarted(schedule.tasks))
+
+    def _tell(self, event: RunEvent) -> None:
+        with self._lock:
+            if not self._silent:
+                self._on_event(event)
+
+    def silence(self) -> None:
+        """Tell nothing more, as the run is over for whoever listens."""
+        with self._lock:
+            self._silent = True
+
+    def task(self, number: int, call: KernelCall, compute: Callable[[], None]) -> None:
+        """Carry a call out, and tell of it, of what moves for it and what is compiled."""
+        with self._lock:
+            worker = self._workers.setdefault(get_ident(), len(self._workers))
+        start = perf_counter() - self._start
+        for move in self._moves.get(number, ()):
+            self._tell(BytesMoved(move.vertex, move.kind, move.count, start))
+        for device in call.devices:
+            self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
+        with record_compilations() as compiled:
+            compute()
+        end = perf_counter() - self._start
+        for what, *times in compiled:
+            begun, ended = (time - self._start for time in times)
+            self._tell(KernelCompiled(what, call.devices[0], worker, begun, ended))
+        for device in call.devices:
+            self._tell(TaskFinished(call.vertex, call.kind, device, worker, start, end))
+
+    def freed(self, tensor: str, count: int) -> None:
+        """Tell that an array was dropped."""
+        self._tell(TensorFreed(tensor, count))
 
 
 class Walk:
@@ -41,15 +92,12 @@ class Walk:
     def __init__(
         self,
         schedule: Schedule,
-        steps: Sequence[Step],
         memory: Memory,
         workers: int | None = None,
         report: RunReport | None = None,
     ) -> None:
-        self._schedule, self._steps, self._memory = schedule, steps, memory
+        self._schedule, self._memory = schedule, memory
         self._workers, self._report = workers, report
-        self._threads: dict[int, int] = {}
-        self._next_thread = count().__next__
         self._stopped = False
 
     def run(self) -> None:
@@ -76,14 +124,13 @@ class Walk:
                 failed.append(error)
             over.set()
 
-        with uninterrupted() as tell:
+        try:
             Thread(target=walk, name="eindecomp-run", daemon=True).start()
-            try:
-                while not over.wait(_PAUSE):
-                    tell()
-            except BaseException:
-                self._stop()
-                raise
+            while not over.wait(_PAUSE):
+                pass
+        except BaseException:
+            self._stop()
+            raise
         try:
             for error in failed:
                 raise error
@@ -101,7 +148,7 @@ class Walk:
         try:
             # These belong to a thread; what a run within this one compiles is recorded there.
             with np.errstate(all="ignore"), record_compilations():
-                for step in self._steps:
+                for step in self._schedule.steps:
                     if self._stopped:
                         return
                     memory.make(step.makes)
@@ -114,13 +161,12 @@ class Walk:
         finally:
             GATE.leave(mark)
 
-    def _carry_out(self, step: Step, mark: Mark) -> None:
+    def _carry_out(self, step: Step, mark: CallMark) -> None:
         if not step.is_shared(self._workers):
             for number in range(len(step.calls)):
                 self._call(step, number)
             return
-        is_brief = step.seconds < BRIEF and self._report is None and self._workers is None
-        if is_brief and step.together is not None:
+        if step.together is not None and self._report is None and self._workers is None:
             self._compute(step.together, step.calls[0])
             return
         mark.at_work = False  # each job has a mark of its own
@@ -145,11 +191,7 @@ class Walk:
             if report is None:
                 self._compute(run, call)
                 return
-            worker = self._worker()
-            start = report.started(step.first + number, call, worker)
-            with record_compilations() as compiled:
-                self._compute(run, call)
-            report.finished(call, worker, start, compiled)
+            report.task(step.first + number, call, partial(self._compute, run, call))
         except Exception:
             self._stopped = True
             raise
@@ -168,10 +210,3 @@ class Walk:
             reason = str(error) if known else f"{type(error).__name__}: {error}"
             where = f"{vertex}, tile [{tile}] on device {call.devices[0]}"
             raise RunError(f"{where}: {reason}") from error
-
-    def _worker(self) -> int:
-        """The number of this thread among those that took part."""
-        own = get_ident()
-        if own not in self._threads:
-            self._threads[own] = self._next_thread()
-        return self._threads[own]

@@ -10,7 +10,7 @@ import torch
 from eindecomp.engines.record import naming
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.graph.ops import Fill
-from eindecomp.kernels.cpu.moves import check_index as check_array
+from eindecomp.kernels.cpu.library import check_index as check_array
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.scalar import used_scalars

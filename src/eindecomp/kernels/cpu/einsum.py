@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.contractions.fused import FusedContraction
-from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, LoopsCall, launch_together
+from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
+from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.kernels.point_program import (
-    combine_program,
+    PointProgram,
     finish_of,
     finish_program,
     held_types,
     numbered_program,
     scalar_type,
 )
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.kernels.library import Tile
@@ -72,16 +73,19 @@ class EinSumKernel:
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:
-            self._whole = self._loops(program.finished(finish))
+            self._whole = self._loops(replace(program, finish=finish))
         self.state_is_result = finish is None and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
-        self._several = FusedContraction(op) if FusedContraction.suits(op, dtypes, out) else None
+        self._several = None
+        if FusedContraction.suits(op, dtypes, out):
+            self._several = FusedContraction(op, einsum_kernel)
         self._combine = self._finish = None
         labels = op.output
         if program.combine is not None:
             both = [labels] * (2 * len(self.state))
+            combine = PointProgram(program.combine, program.state)
             self._combine = Loops(
-                combine_program(program), both, labels, description=f"combining {op}", overlaps=True
+                combine, both, labels, description=f"combining {op}", overlaps=True
             )
         if finish is not None:
             own = finish_program(finish, program.state)
@@ -94,21 +98,11 @@ class EinSumKernel:
         """Whether matrix products may compute it."""
         return self._gemm is not None or self._several is not None
 
-    @property
-    def adds(self) -> bool:
-        """Whether `add` may be called: not where low precision would be rounded twice."""
-        return self._gemm is not None and not self._gemm.low
-
-    def _loops(self, program: Any) -> Loops:
+    def _loops(self, program: PointProgram) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
-        read = self.op.inputs[: self._read]
-        return Loops(
-            program,
-            read,
-            self.op.output,
-            self._scalars,
-            description=str(self.op),
-        )
+        op = self.op
+        read = op.inputs[: self._read]
+        return Loops(program, read, op.output, self._scalars, description=str(op))
 
     def whole(
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
@@ -116,35 +110,15 @@ class EinSumKernel:
         """Compute the finished result into `out`, which may have any strides."""
         self._run(self._whole, operands, [out], (self.out,), scalars)
 
-    def add(self, operands: Sequence[Array | None], out: Array) -> None:
-        """Add the result of a sum of products to what `out` holds."""
-        call = self._prepared(self._whole, operands, [out], (self.out,), add=True)
-        if call is not None:
-            call.launch(cast("Sequence[Array]", operands), [out], ())
-        else:
-            result = np.empty(out.shape, self.out)
-            self.whole(operands, result, [0] * len(self._scalars))  # a product reads none of them
-            np.add(out, result, out=out)
-
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
-        """Compute several tiles at once, or add them to what their outputs hold."""
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+        """Compute several tiles at once."""
         calls: list[tuple[Launch, Any, Sequence[Array]]] = []
         for operands, out in tiles:
-            call = self._prepared(self._whole, operands, [out], (self.out,), add=add)
+            call = self._prepared(self._whole, operands, [out], (self.out,))
             if call is not None:
                 calls.append((call, operands[: self._read], [out]))
-            elif add:
-                self.add(operands, out)
         if calls:
             launch_together(calls, self._typed(scalars))
-
-    def launch_of(
-        self, operands: Sequence[Array | None], out: Array, *, add: bool = False
-    ) -> Launch | None:
-        """What computes a whole tile of a layout, or adds it; None if there is no such call."""
-        return self._prepared(self._whole, operands, [out], (self.out,), add=add)
 
     def partial(
         self,
@@ -154,15 +128,6 @@ class EinSumKernel:
     ) -> None:
         """Compute the unfinished states of this tile into the given arrays."""
         self._run(self._partial, operands, state, self.state, scalars)
-
-    def ready(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], *, partial: bool = False
-    ) -> Callable[[], None] | None:
-        """What computes this very tile, or its state, into these very arrays once more."""
-        loops, types = (self._partial, self.state) if partial else (self._whole, (self.out,))
-        call = self._prepared(loops, operands, outputs, types)
-        read = cast("Sequence[Array]", operands[: self._read])
-        return call.ready(read, outputs) if isinstance(call, LoopsCall) else None
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Combine two tiles' states, element by element, into the first."""
@@ -200,16 +165,11 @@ class EinSumKernel:
         operands: Sequence[Array | None],
         outputs: Sequence[Array],
         types: tuple[DType, ...],
-        *,
-        add: bool = False,
     ) -> Launch | None:
-        """How tiles of a layout are computed; None if there is nothing to compute.
-
-        With `add`: how they are added to what the output holds; None if not in one call.
-        """
+        """How tiles of a layout are computed; None if there is nothing to compute."""
         arrays = (*operands, *outputs)
         layouts = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
-        key = (loops, add, *layouts)
+        key = (loops, *layouts)
         known = self._known.get(key, ...)  # None means that there is nothing to compute
         if known is not ...:
             return known
@@ -219,10 +179,11 @@ class EinSumKernel:
         sizes = self._lent | sizes_of([*self.op.inputs, self.op.output], [*operands, outputs[0]])
         if len(self._known) >= KEPT:
             self._known.clear()
-        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0], add=add)
+        call = None if self._gemm is None else self._gemm.prepare(read, outputs[0])
         if self._several is not None and 0 not in sizes.values():
             call = self._several.prepare(read, outputs[0], sizes, loops.prepare)
-        call = loops.prepare(read, outputs, sizes) if call is None and not add else call
+        if call is None:
+            call = loops.prepare(read, outputs, sizes)
         self._known[key] = call
         return call
 
@@ -241,11 +202,6 @@ class EinSumKernel:
         for array, of in zip(outputs, types, strict=True):
             if array.dtype != of:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
-
-
-def typed_scalars(scalars: Sequence[object], types: Sequence[tuple[str, DType]]) -> list[Array]:
-    """A graph's run-time scalars as kernels read them."""
-    return [np.asarray(x, scalar_type(t)) for x, (_, t) in zip(scalars, types, strict=True)]
 
 
 @lru_cache(maxsize=2**10)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eindecomp.kernels.cores import cores
-from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
+from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, compile_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,6 +86,10 @@ class CompiledJob(NamedTuple):
     function: CompiledFunction
     argument: int
 
+    def __call__(self) -> None:
+        """Do it."""
+        self.function(self.argument)
+
 
 if TYPE_CHECKING:
     Job = CompiledJob | Callable[[], None]
@@ -109,10 +112,7 @@ class Helpers:
         helpers = min(workers or cores(), len(jobs), _MOST) - 1
         if helpers < 1 or not self._busy.acquire(blocking=False):
             for job in jobs:
-                if isinstance(job, CompiledJob):
-                    job.function(job.argument)
-                else:
-                    job()
+                job()
             return
         try:
             self._crew = self._crew or _Crew()
@@ -145,7 +145,10 @@ class _Crew:
         self._words[_YIELD] = ctypes.cast(rest, ctypes.c_void_p).value or 0
         for helper in range(_MOST):
             self._words[_FIRST + _SLOT * helper + 1] = self._start
-        self._words[_TURNS] = self._turns()
+        self._words[_TURNS] = _PROBE
+        start = perf_counter()
+        self._serve(self._slot(0))
+        self._words[_TURNS] = max(1, int(_SPIN * _PROBE / (perf_counter() - start)))
         self._listed = (ctypes.c_int64 * 2)()
         self._callback = _FUNCTION(self._do)
         self._code = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
@@ -156,13 +159,6 @@ class _Crew:
 
     def _slot(self, helper: int) -> int:
         return self._start + 8 * (_FIRST + _SLOT * helper)
-
-    def _turns(self) -> int:
-        """How often to look before falling asleep."""
-        self._words[_TURNS] = _PROBE
-        start = perf_counter()
-        self._serve(self._slot(0))
-        return max(1, int(_SPIN * _PROBE / (perf_counter() - start)))
 
     def _help(self, helper: int) -> None:
         """What a helper does for as long as the process lives."""
@@ -218,8 +214,7 @@ class _Crew:
         job = self._jobs[number]
         try:
             with np.errstate(all="ignore"):  # belongs to a thread
-                if not isinstance(job, CompiledJob):
-                    job()
+                job()
         except BaseException as error:
             self._failed.append(error)
 

@@ -15,11 +15,9 @@ import numpy as np
 from jax import lax
 
 from eindecomp.kernels.jax.functions import JAX, cast
-from eindecomp.kernels.jax.traced_kernel import aligned, distinct, without_ones
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.terms import Product, product_of
-from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.trees import cheapest_trees
+from eindecomp.kernels.sums_of_products import Product, cheapest_trees, product_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.monoid import BUILTIN, SUM
@@ -28,15 +26,18 @@ from eindecomp.lang.scalar import from_values, used_args, used_scalars
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.kernels.jax.traced_kernel import Operands, States
-    from eindecomp.kernels.terms import Term
-    from eindecomp.kernels.trees import Tree
+    from eindecomp.kernels.sums_of_products import Term, Tree
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
     from eindecomp.lang.scalar import Expr
 
+    Operands = Sequence[jax.Array | None]
+    States = tuple[jax.Array, ...]
     Labelled = tuple[jax.Array, Labels]
     """An array and its labels, each once."""
+
+_jnp: Any = jnp
+"""JAX does not say what the types of some functions are."""
 
 _REDUCERS: Mapping[str, Callable[..., Any]] = {
     "sum": lax.add,
@@ -187,8 +188,10 @@ class EinSumKernel:
         terms = [self._term(term, function, operands, used) for term, function in self._terms]
         repeats = prod(sizes[label] for label in op.aggregated if label not in known.labels)
         kept = tuple(label for label in op.output if label in known.labels and sizes[label] != 1)
-        found = self._multiplied(terms, kept, self._program.state[0])
-        result = aligned(found, kept, op.output)
+        extents = {label: n for x, own in terms for label, n in zip(own, x.shape, strict=True)}
+        [(_, tree)] = cheapest_trees([own for _, own in terms], kept, extents)
+        found, labels = self._multiplied(tree, terms, kept, self._program.state[0])
+        result = aligned(found, labels, op.output)
         for factor in self._factors:
             result = result * cast(factor(*used), result.dtype)
         if repeats != 1:
@@ -213,13 +216,7 @@ class EinSumKernel:
             tiles[k] = aligned(_widened(x), own, space)
         return function(*tiles, *scalars), space
 
-    def _multiplied(self, terms: Sequence[Labelled], kept: Labels, held: DType) -> jax.Array:
-        sizes = {label: n for x, own in terms for label, n in zip(own, x.shape, strict=True)}
-        [(_, tree)] = cheapest_trees([own for _, own in terms], kept, sizes)
-        found, labels = self._multiplied_tree(tree, terms, kept, held)
-        return found if labels == kept else aligned(found, labels, kept)
-
-    def _multiplied_tree(
+    def _multiplied(
         self, tree: Tree, terms: Sequence[Labelled], kept: Labels, held: DType
     ) -> Labelled:
         """The product of a tree's terms, summed over all labels that nothing else has."""
@@ -227,11 +224,13 @@ class EinSumKernel:
             return terms[tree]
         outside = [own for k, (_, own) in enumerate(terms) if k not in _leaves(tree)]
         needed = dict.fromkeys((*kept, *(label for own in outside for label in own)))
-        (a, left), (b, right) = (self._multiplied_tree(t, terms, kept, held) for t in tree)
+        (a, left), (b, right) = (self._multiplied(t, terms, kept, held) for t in tree)
         order = tuple(label for label in needed if label in {*left, *right})
         if a.dtype != b.dtype or a.dtype not in LOW_PRECISION:
             a, b = cast(a, held), cast(b, held)
-        if not _is_matrix_product(left, right, order):
+        both = {*left} & {*right}
+        # A matrix product sums something, and its factors are more than pairs of numbers.
+        if both <= {*order} or not any(label not in both for label in order):
             space = tuple(dict.fromkeys((*order, *left, *right)))
             joined = aligned(cast(a, held), left, space) * aligned(cast(b, held), right, space)
             axes = tuple(range(len(order), len(space)))
@@ -245,19 +244,32 @@ class EinSumKernel:
         return found, order
 
 
-def _is_matrix_product(left: Labels, right: Labels, kept: Labels) -> bool:
-    """Whether something is summed, and two factors are more than pairs of numbers."""
-    both = {*left} & {*right}
-    return not both <= {*kept} and any(label not in both for label in kept)
-
-
 def _leaves(tree: Tree) -> set[int]:
     return {tree} if isinstance(tree, int) else _leaves(tree[0]) | _leaves(tree[1])
 
 
 def _operand(x: jax.Array, labels: Labels) -> Labelled:
-    """An operand with each label once, and without those of size 1."""
-    return without_ones(*distinct(x, labels))
+    """An operand with each label once, by its diagonals, and without those of size 1.
+
+    With a leading one, XLA's CPU compiler gets sums of products wrong that it takes for a matrix
+    product: those of `T[a: 1, b: 64, k: 16] * W[f: 8, k]`, and of quotients, in JAX 0.10.
+    """
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = _jnp.diagonal(x, 0, first, second)
+            labels = (*(t for k, t in enumerate(labels) if k not in (first, second)), label)
+    ones = tuple(k for k, size in enumerate(x.shape) if size == 1)
+    return jnp.squeeze(x, ones), tuple(t for k, t in enumerate(labels) if k not in ones)
+
+
+def aligned(x: jax.Array, labels: Labels, space: Labels) -> jax.Array:
+    """A dimension for each label of a space, of size 1 where the array has none."""
+    order = [labels.index(label) for label in space if label in labels]
+    x = x if order == sorted(order) else x.transpose(order)
+    lacking = [k for k, label in enumerate(space) if label not in labels]
+    return jnp.expand_dims(x, lacking) if lacking else x
 
 
 def _widened(x: jax.Array) -> jax.Array:

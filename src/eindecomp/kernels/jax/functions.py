@@ -119,52 +119,36 @@ def _where(test: Any, x: Any, y: Any) -> jax.Array:
 def _floor_divide(x: jax.Array, y: jax.Array) -> jax.Array:
     if kind(x.dtype) is Kind.FLOAT:
         return _floor_divide_floats(x, y)
-    trap = _divides_badly(y)
-    safe = jnp.where(trap, 1, y).astype(y.dtype)
-    rest, quotient = lax.rem(*_broadcast(x, safe)), lax.div(*_broadcast(x, safe))
-    if x.dtype.kind == "u":
-        return jnp.where(trap, 0, quotient).astype(x.dtype)
-    below = (rest != 0) & ((rest < 0) != (safe < 0))
-    found = jnp.where(below, quotient - 1, quotient)
-    return jnp.where(y == 0, 0, jnp.where(y == -1, -x, found)).astype(x.dtype)
+    quotient = jnp.floor_divide(x, _safe_divisor(y))
+    if x.dtype.kind != "u":
+        quotient = jnp.where(y == -1, -x, quotient)
+    return jnp.where(y == 0, 0, quotient).astype(x.dtype)
 
 
 def _remainder(x: jax.Array, y: jax.Array) -> jax.Array:
     if kind(x.dtype) is Kind.FLOAT:
-        return _remainder_floats(x, y)
-    trap = _divides_badly(y)
-    safe = jnp.where(trap, 1, y).astype(y.dtype)
-    rest = lax.rem(*_broadcast(x, safe))
-    if x.dtype.kind != "u":
-        rest = jnp.where((rest != 0) & ((rest < 0) != (safe < 0)), rest + safe, rest)
-    return jnp.where(trap, 0, rest).astype(x.dtype)
+        rest = jnp.fmod(x, y)
+        moved = jnp.where((rest < 0) != (y < 0), rest + y, rest)
+        return jnp.where(rest == 0, jnp.copysign(rest, y), moved)
+    safe = _safe_divisor(y)
+    return jnp.where(safe == y, jnp.remainder(x, safe), 0).astype(x.dtype)
 
 
-def _divides_badly(y: jax.Array) -> jax.Array:
-    """Where dividing would trap: by 0, which gives 0, and the least number by −1."""
-    return y == 0 if y.dtype.kind == "u" else (y == 0) | (y == -1)
-
-
-def _broadcast(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, y = jnp.broadcast_arrays(x, y)
-    return x, y
+def _safe_divisor(y: jax.Array) -> jax.Array:
+    """1 in place of what would trap: 0, and −1, by which the least number cannot be divided."""
+    traps = y == 0 if y.dtype.kind == "u" else (y == 0) | (y == -1)
+    return jnp.where(traps, 1, y).astype(y.dtype)
 
 
 def _floor_divide_floats(x: jax.Array, y: jax.Array) -> jax.Array:
     """As Python rounds: the quotient of what is left without the remainder."""
-    rest = lax.rem(*_broadcast(x, y))
+    rest = jnp.fmod(x, y)
     exact = (x - rest) / y
     exact = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
     whole = jnp.floor(exact)
     whole = jnp.where(exact - whole > 0.5, whole + 1, whole)
     whole = jnp.where(exact == 0, jnp.copysign(jnp.zeros_like(exact), x / y), whole)
     return jnp.where(y == 0, x / y, whole)
-
-
-def _remainder_floats(x: jax.Array, y: jax.Array) -> jax.Array:
-    rest = lax.rem(*_broadcast(x, y))
-    found = jnp.where((rest < 0) != (y < 0), rest + y, rest)
-    return jnp.where(rest == 0, jnp.copysign(rest, y), found)
 
 
 def _short_power(x: jax.Array, y: Any) -> jax.Array | None:
@@ -184,19 +168,6 @@ def _power(x: jax.Array, y: jax.Array) -> jax.Array:
     of_zero = jnp.where(jnp.real(y) > 0, zero, zero * math.nan)
     of_zero = jnp.where(y == 0, jnp.ones_like(x), of_zero)
     return jnp.where(is_zero, of_zero, jnp.power(jnp.where(is_zero, 1, x).astype(x.dtype), y))
-
-
-def _gelu(x: jax.Array) -> jax.Array:
-    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
-    return x * (0.5 * lax.erfc(x * -math.sqrt(0.5)))
-
-
-def _relu(x: jax.Array) -> jax.Array:
-    return jnp.maximum(x, jnp.zeros((), x.dtype))
-
-
-def _silu(x: jax.Array) -> jax.Array:
-    return x * lax.logistic(x)
 
 
 _FUNCTIONS: Mapping[str, Function] = {
@@ -225,7 +196,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "real": jnp.real,
     "imag": jnp.imag,
     "conj": jnp.conj,
-    "relu": _relu,
+    "relu": jax.nn.relu,
     "exp": jnp.exp,
     "log": jnp.log,
     "sqrt": jnp.sqrt,
@@ -235,8 +206,8 @@ _FUNCTIONS: Mapping[str, Function] = {
     "tanh": jnp.tanh,
     "erf": lax.erf,
     "sigmoid": lax.logistic,
-    "silu": _silu,
-    "gelu": _gelu,
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
 }
 JAX: Mapping[str, Function] = {
     name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()

@@ -1,4 +1,8 @@
-"""The kernel of a vertex: an EinSum, or one that moves data or sums rows into a table."""
+"""The kernel of a vertex: an EinSum, or one that moves data or sums rows into a table.
+
+JAX's arrays cannot be written to, so a kernel here has no output to compute into, as those of
+`kernels.library` have. An engine traces them within a program of its own and compiles all of it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,9 @@ from jax import lax
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
-from eindecomp.kernels.jax.einsum import einsum_kernel
+from eindecomp.kernels.jax.einsum import EinSumKernel, aligned, einsum_kernel
 from eindecomp.kernels.jax.functions import cast
-from eindecomp.kernels.jax.traced_kernel import aligned
-from eindecomp.kernels.tile_sizes import lent_sizes
+from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.lang.dtypes import INT64, DType, widen
 from eindecomp.lang.einsum import EinSum
 
@@ -26,20 +29,8 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.jax.traced_kernel import States, TracedKernel
+    from eindecomp.kernels.jax.einsum import States
     from eindecomp.lang.einsum import Labels
-
-
-def kernel_of(graph: Graph, vertex: Vertex, precision: str = "highest") -> TracedKernel:
-    """What computes tiles of a vertex, which is neither an input nor a fill."""
-    op = vertex.op
-    if isinstance(op, EinSum):
-        types = tuple(graph[name].dtype for name in vertex.inputs)
-        lent, scalars = lent_sizes(graph, vertex, op), tuple(graph.scalars.items())
-        return einsum_kernel(op, types, vertex.dtype, scalars, lent, precision)
-    if isinstance(op, Input | Fill):
-        raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
-    return MoveKernel(op, vertex.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +97,22 @@ class MoveKernel:
                 return _reshape(op, operands[0])
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
+
+
+TracedKernel = EinSumKernel | MoveKernel
+"""What a vertex computes on tiles, given the shape of the tile."""
+
+
+def kernel_of(graph: Graph, vertex: Vertex, precision: str = "highest") -> TracedKernel:
+    """What computes tiles of a vertex, which is neither an input nor a fill."""
+    op = vertex.op
+    if isinstance(op, EinSum):
+        types = tuple(graph[name].dtype for name in vertex.inputs)
+        lent, scalars = lent_sizes(graph, vertex, op), tuple(graph.scalars.items())
+        return einsum_kernel(op, types, vertex.dtype, scalars, lent, precision)
+    if isinstance(op, Input | Fill):
+        raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
+    return MoveKernel(op, vertex.dtype)
 
 
 def _gather(op: Gather, table: jax.Array, index: jax.Array) -> jax.Array:

@@ -17,8 +17,8 @@ from eindecomp.kernels.point_program import (
     numbered_program,
     scalar_type,
 )
-from eindecomp.kernels.terms import Product, product_of
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.sums_of_products import Product, product_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, cast, literal, torch_type
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.kernel import TorchKernel
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.kernels.terms import Term
+    from eindecomp.kernels.sums_of_products import Term
     from eindecomp.kernels.torch.views import Box
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
@@ -97,7 +97,6 @@ class EinSumKernel(TorchKernel):
         contracts = self._product is not None and op.is_contraction
         self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
         # Low precision would be rounded twice.
-        self.adds = self.is_product and torch_type(out) not in LOW
         width = len(program.state)
         self._join = [self._compiled(expr, self._read) for expr in program.join]
         self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]

@@ -11,8 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import InputError
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,8 +35,6 @@ class TorchKernel(ABC):
     """Whether a state is one tensor of the result's type that needs no finishing."""
     is_product: bool = False
     """Whether matrix products may compute it."""
-    adds: bool = False
-    """Whether `add` may be called."""
 
     @abstractmethod
     def result(
@@ -75,21 +71,10 @@ class TorchKernel(ABC):
         self.check(operands, out.shape)
         out.copy_(self.result(operands, scalars, out.shape))
 
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
-        """Compute several tiles, or add them to what their outputs hold, one after another."""
+    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+        """Compute several tiles, one after another."""
         for operands, out in tiles:
-            if add:
-                self.add(operands, out)
-            else:
-                self.whole(operands, out, scalars)
-
-    def add(self, operands: Operands, out: Tensor) -> None:
-        """Add the result to what `out` holds, only where `adds`."""
-        if not self.adds:
-            raise InputError(f"{self} cannot be added to what an array holds")
-        out.add_(self.result(operands, (), out.shape))
+            self.whole(operands, out, scalars)
 
     def partial(
         self, operands: Operands, state: Sequence[Tensor], scalars: Sequence[object] = ()
@@ -97,12 +82,6 @@ class TorchKernel(ABC):
         """Compute the unfinished states of this tile into the given arrays."""
         self.check(operands, state[0].shape)
         _copy(state, self.states(operands, scalars, state[0].shape))
-
-    def ready(
-        self, operands: Operands, outputs: Sequence[Tensor], *, partial: bool = False
-    ) -> None:
-        """Nothing is known from one time to the next."""
-        del operands, outputs, partial
 
     def combine(self, into: Sequence[Tensor], other: Sequence[Tensor]) -> None:
         """Combine two states, element by element, into the first."""

@@ -11,7 +11,7 @@ import torch
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
 from eindecomp.kernels.point_program import scalar_type
-from eindecomp.kernels.tile_sizes import lent_sizes
+from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.kernels.torch.dtypes import as_tensor, cast, torch_type
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.kernels.sums_of_products import cheapest_trees
 from eindecomp.kernels.torch.decoding import row_product, suits_rows
 from eindecomp.kernels.torch.dtypes import LOW
 from eindecomp.kernels.torch.reductions import in_pieces, is_traced
 from eindecomp.kernels.torch.views import aligned, window
-from eindecomp.kernels.trees import cheapest_trees
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
+    from eindecomp.kernels.sums_of_products import Tree
     from eindecomp.kernels.torch.views import Box
-    from eindecomp.kernels.trees import Tree
     from eindecomp.lang.einsum import Labels
 
 _SHORT = 16

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from eindecomp.kernels.cpu.compiling import assemble, intrinsics, machine_code
+from eindecomp.kernels.cpu.compiling import assemble, intrinsics
 from eindecomp.kernels.cpu.compiling import compile as compiling
 
 PROGRAM = """
 import numpy as np
-from eindecomp.kernels.compilations import record_compilations
+from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
@@ -67,7 +67,7 @@ def test_processes_share_what_one_compiled(tmp_path: Path) -> None:
 
 def test_what_is_stored_is_for_one_processor_and_one_way_of_compiling() -> None:
     """Code for another processor could load and then crash."""
-    assert repr(machine_code.processor()) in compiling.versions()
+    assert repr(compiling.processor()) in compiling.versions()
     for module in (assemble, intrinsics):
         assert repr(Path(module.__file__).read_text()) in compiling.versions()
 

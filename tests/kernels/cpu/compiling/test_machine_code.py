@@ -12,8 +12,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.kernels.cpu.compiling import compile as compiling
-from eindecomp.kernels.cpu.compiling import machine_code as linking
-from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
+from eindecomp.kernels.cpu.compiling.compile import machine_code
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 
 DIVISION = """
@@ -32,7 +31,7 @@ define void @divide(i64 %at) {
 def test_divisions_of_128_bits_are_found():
     """The optimiser counts some loops with them; without them, LLVM ends the process."""
     words = np.array([0, 6, 0, 3], dtype=np.uint64)
-    link(machine_code(DIVISION), "divide")(words.ctypes.data)
+    compiling._LINKER.function(machine_code(DIVISION), "divide")(words.ctypes.data)
     assert words.tolist() == [2, 0, 0, 3]
 
 
@@ -80,7 +79,7 @@ SOURCE = "def kernel(at):\n    store_int64(at, 0, load_int64(at, 0) + {})\n"
 def test_few_functions_are_kept_beside_those_in_use(monkeypatch):
     monkeypatch.setattr(compiling, "KEPT", 4)
     monkeypatch.setattr(compiling, "_compiled", OrderedDict())
-    monkeypatch.setattr(linking, "_LINKER", linking._Linker())  # with no other test's
+    monkeypatch.setattr(compiling, "_LINKER", compiling._Linker())  # with no other test's
     number = np.zeros(1, np.int64)
     held = compiling.compile_source(SOURCE.format(10_000), "held")
     first = ref(compiling.compile_source(SOURCE.format(10_001), "dropped").memory)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+from contextlib import contextmanager
 from functools import cache, reduce
-from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +33,7 @@ from eindecomp.kernels.cpu.compiling.numbers import (
 from eindecomp.lang.dtypes import BOOL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
 
@@ -41,9 +41,8 @@ _I1, _I64 = ir.IntType(1), ir.IntType(64)
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
-# Functions that LLVM knows, most of which end in a call of C's, and those that are C's alone.
 _MATH = {"exp", "log", "sqrt", "sin", "cos", "tanh", "pow"}
-_OF_C = {"erf", "erfc"}
+"""Functions that LLVM knows, most of which end in a call of C's."""
 
 
 def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
@@ -90,7 +89,8 @@ class _Writer:
                 case ast.For(target=target, iter=ast.Call(func=ast.Name(id="range"), args=args)):
                     self._for(_name(target), [self.value(arg) for arg in args], statement.body)
                 case ast.While(test=test, body=inner):
-                    self._while(test, inner)
+                    with self._loop(lambda: self.numbers.truth(self.value(test))):
+                        self._inner(inner)
                 case ast.If(test=test, body=then, orelse=[]):
                     with self.builder.if_then(self.numbers.truth(self.value(test))):
                         self._inner(then)
@@ -119,36 +119,32 @@ class _Writer:
         self.builder.store(value.code, place)
 
     def _for(self, name: str, bounds: list[Value], body: Sequence[ast.stmt]) -> None:
-        start = bounds[0] if len(bounds) > 1 else Value(_I64(0), INT64)
-        stop = bounds[min(1, len(bounds) - 1)]
+        builder = self.builder
+        start = bounds[0].code if len(bounds) > 1 else _I64(0)
+        stop = bounds[min(1, len(bounds) - 1)].code
         step = bounds[2].code if len(bounds) > 2 else _I64(1)
         if not isinstance(step, ir.Constant):
             raise Unsupported("a step that varies")
-        builder = self.builder
-        head, inner, after = (builder.append_basic_block(b) for b in ("head", "body", "after"))
         with builder.goto_entry_block():
             place = builder.alloca(_I64)
-        builder.store(start.code, place)
-        builder.branch(head)
-        builder.position_at_end(head)
-        index = builder.load(place)
+        builder.store(start, place)
         sign = "<" if step.constant > 0 else ">"
-        builder.cbranch(builder.icmp_signed(sign, index, stop.code), inner, after)
-        builder.position_at_end(inner)
-        self.assign(name, Value(index, INT64))
-        self._inner(body)
-        builder.store(builder.add(index, step, flags=("nsw",)), place)
-        builder.branch(head)
-        builder.position_at_end(after)
+        with self._loop(lambda: builder.icmp_signed(sign, builder.load(place), stop)):
+            index = builder.load(place)
+            self.assign(name, Value(index, INT64))
+            self._inner(body)
+            builder.store(builder.add(index, step, flags=("nsw",)), place)
 
-    def _while(self, test: ast.expr, body: Sequence[ast.stmt]) -> None:
+    @contextmanager
+    def _loop(self, test: Callable[[], Any]) -> Generator[None]:
+        """What is written here is repeated while a condition holds."""
         builder = self.builder
         head, inner, after = (builder.append_basic_block(b) for b in ("head", "body", "after"))
         builder.branch(head)
         builder.position_at_end(head)
-        builder.cbranch(self.numbers.truth(self.value(test)), inner, after)
+        builder.cbranch(test(), inner, after)
         builder.position_at_end(inner)
-        self._inner(body)
+        yield
         builder.branch(head)
         builder.position_at_end(after)
 
@@ -171,8 +167,9 @@ class _Writer:
                 # All are computed: none does anything but that.
                 truths = [self.numbers.truth(self.value(value)) for value in values]
                 return Value(reduce(self.builder.and_, truths), BOOL)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                return self._compared(ops, [self.value(each) for each in (left, *others)])
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                sign = _COMPARISONS[type(op)]
+                return self.numbers.compare(sign, self.value(left), self.value(right))
             case ast.IfExp(test=test, body=left, orelse=right):
                 one, other = self.numbers.meet(self.value(left), self.value(right))
                 chosen = self.builder.select(
@@ -183,14 +180,6 @@ class _Writer:
                 return found
             case _:
                 raise Unsupported(ast.dump(node))
-
-    def _compared(self, ops: Sequence[ast.cmpop], values: Sequence[Value]) -> Value:
-        pairs = zip(ops, pairwise(values), strict=True)
-        found = [self.numbers.compare(_COMPARISONS[type(op)], *pair) for op, pair in pairs]
-        if len(found) == 1:
-            return found[0]
-        truths = [self.numbers.truth(each) for each in found]
-        return Value(reduce(self.builder.and_, truths), BOOL)
 
     def _leaf(self, node: ast.expr) -> Value:
         match node:
@@ -216,8 +205,12 @@ class _Writer:
         """What a function gives; None for one that only writes."""
         args = [self.value(arg) for arg in node.args]
         match node.func:
-            case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in _MATH | _OF_C:
-                return self._math(name, args)
+            case ast.Attribute(value=ast.Name(id="math"), attr="erf" | "erfc" as name):
+                return of_c(self.numbers, name, args)
+            case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in _MATH:
+                of = args[0].type
+                full = f"llvm.{name}.f{8 * of.itemsize}"
+                return Value(self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
             case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in _MATH:
                 return of_c(self.numbers, f"c{name}", args)
             case ast.Attribute(value=inner, attr="conjugate"):
@@ -231,13 +224,6 @@ class _Writer:
                 return self._named(self.names.get(name), args)
             case _:
                 raise Unsupported(ast.dump(node.func))
-
-    def _math(self, name: str, args: list[Value]) -> Value:
-        if name in _OF_C:
-            return of_c(self.numbers, name, args)
-        of = args[0].type
-        full = f"llvm.{name}.f{8 * of.itemsize}"
-        return Value(self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
 
     def _plain(self, name: str, args: list[Value]) -> Value:
         of = args[0].type

@@ -1,7 +1,11 @@
-"""Compiling generated source once per machine: kept in memory, and on disk for later processes."""
+"""Compiling generated source once per machine: kept in memory, and on disk for later processes.
+
+LLVM makes machine code of the text of a module, and functions of machine code.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
 import threading
@@ -10,21 +14,36 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import llvmlite
+import llvmlite.binding
+from llvmlite.binding import newpassmanagers
 
-from eindecomp.kernels.cache import load, store
-from eindecomp.kernels.compilations import note_compilation
+from eindecomp.kernels.cache import load, note_compilation, store
 from eindecomp.kernels.cpu.compiling import functions, intrinsics
-from eindecomp.kernels.cpu.compiling import machine_code as linking
 from eindecomp.kernels.cpu.compiling.assemble import assemble
-from eindecomp.kernels.cpu.compiling.machine_code import link, machine_code
 from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
 
 if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
     from eindecomp.lang.dtypes import DType
+
+llvm: Any = llvmlite.binding
+NewPassManager: Any = newpassmanagers.NewPassManager
+
+
+class CompiledFunction(Protocol):
+    """A function of compiled code, of one address, which lets other threads run while it does."""
+
+    address: int
+    """Where its code is, for other compiled code that calls it."""
+    memory: Any
+    """What has the code, which lasts as long as the function."""
+
+    def __call__(self, argument: int, /) -> None:
+        """Run it."""
+        ...
+
 
 _lock = threading.Lock()
 _compiled: OrderedDict[str, CompiledFunction] = OrderedDict()
@@ -51,12 +70,12 @@ def _compile(source: str, description: str) -> CompiledFunction:
     # Whatever is wrong with the file, compiling again repairs it.
     with suppress(Exception):
         if (code := load(key)) is not None:
-            return link(code, name)
+            return _LINKER.function(code, name)
     start = perf_counter()
     code = machine_code(assemble(source, name, _namespace()))
     store(key, code)
     note_compilation(description, start, perf_counter())
-    return link(code, name)
+    return _LINKER.function(code, name)
 
 
 @cache
@@ -84,4 +103,110 @@ def suffix(of: DType) -> str:
 def versions() -> str:
     """Everything but the source that compiled code depends on."""
     code = [path.read_text("utf-8") for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
-    return repr((llvmlite.__version__, linking.processor(), code))
+    return repr((llvmlite.__version__, processor(), code))
+
+
+# LLVM
+
+
+@cache
+def processor() -> tuple[str, str, str]:
+    """What code is compiled for: the system, the processor, and all that it can do."""
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+
+
+def _target_machine() -> Any:
+    _, cpu, features = processor()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=3,
+        reloc="default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+@cache
+def _optimiser() -> Any:
+    """What compiles modules."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    _add_wide_divisions()
+    llvm.add_symbol(intrinsics.REFUSE, ctypes.cast(_refuse, ctypes.c_void_p).value)
+    return _target_machine()
+
+
+class _Linker:
+    """Links functions, some at a time in memory that they share and that goes with the last one."""
+
+    def __init__(self) -> None:
+        self._engine, self._left = None, 0
+
+    def function(self, code: bytes, name: str) -> CompiledFunction:
+        if not self._left:
+            _optimiser()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+            self._left = _TOGETHER
+        engine: Any = self._engine
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        self._left -= 1
+        address = engine.get_function_address(name)
+        if not address:
+            raise ValueError(f"an object file without {name}")
+        function: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
+        function.address, function.memory = address, engine
+        return function
+
+
+_LINKER = _Linker()
+_TOGETHER = 32  # functions: each alone would take four times the memory
+
+
+REFUSED: list[str] = []
+"""Something is in it once a kernel has refused to go on; whoever called it raises that."""
+
+
+@ctypes.CFUNCTYPE(None)
+def _refuse() -> None:
+    REFUSED.append("Integers to negative integer powers are not allowed.")
+
+
+def check_refusals() -> None:
+    """Raise what a kernel that has just ended refused, if it did."""
+    if REFUSED:
+        reason = REFUSED[0]
+        REFUSED.clear()
+        raise ValueError(reason)
+
+
+def _add_wide_divisions() -> None:
+    """Let compiled code find divisions of 128 bits, with which the optimiser counts some loops."""
+    try:
+        runtime = ctypes.CDLL("libgcc_s.so.1")
+    except OSError:
+        return
+    for name in ("__udivti3", "__umodti3", "__divti3", "__modti3"):
+        with suppress(AttributeError):
+            address = ctypes.cast(getattr(runtime, name), ctypes.c_void_p).value
+            llvm.add_symbol(name, address)
+
+
+def machine_code(text: str) -> bytes:
+    """Optimise a module and compile it, as an object file."""
+    machine = _optimiser()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:
+        # llvmlite would never do so: 0.1 MB for each kernel.
+        NewPassManager._dispose(passes)
+        passes.detach()
+    return machine.emit_object(module)

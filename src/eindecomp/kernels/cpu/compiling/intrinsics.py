@@ -19,7 +19,6 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     INT32,
     INT64,
     LLVM,
-    SIGNED,
     Numbers,
     Value,
     ir,
@@ -56,12 +55,6 @@ def _intrinsic(emit: Emit) -> Any:
 # Memory
 
 
-def _stored(of: DType) -> Any:
-    """What memory holds of a type, or of a part of a complex number."""
-    special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
-    return special.get(of.name) or LLVM[COMPLEX.get(of, of)]
-
-
 def _scope(module: Any) -> Any:
     """The memory that stores write, as a scope that input loads are declared apart from.
 
@@ -72,7 +65,10 @@ def _scope(module: Any) -> Any:
 
 
 def _place(numbers: Numbers, of: DType, address: Value, index: Value, in_bytes: bool) -> Any:
-    builder, stored, at = numbers.builder, _stored(of), index.code
+    builder, at = numbers.builder, index.code
+    # What memory holds of a type, or of a part of a complex number.
+    special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
+    stored = special.get(of.name) or LLVM[COMPLEX.get(of, of)]
     if of in COMPLEX and not in_bytes:
         at = builder.mul(at, _LONG(2))
     unit = _BYTE if in_bytes else stored
@@ -210,21 +206,6 @@ def _bits(source: DType, target: DType) -> Any:
 
 
 float_of_bits, bits_of_float = _bits(INT32, FLOAT32), _bits(FLOAT32, INT32)
-
-
-def _saturate(of: DType) -> Any:
-    """A float truncated to an integer type: its nearest number if out of range, NaN to 0."""
-
-    def emit(numbers: Numbers, x: Value) -> Value:
-        return numbers.cast(x, of)
-
-    return _intrinsic(emit)
-
-
-saturate_i1, saturate_i2, saturate_i4, saturate_i8 = map(_saturate, SIGNED)
-saturate_u1, saturate_u2, saturate_u4, saturate_u8 = (
-    _saturate(dtype(f"uint{n}")) for n in (8, 16, 32, 64)
-)
 
 
 @_intrinsic

@@ -160,8 +160,6 @@ def cast_text(value: NamedValue, to: DType) -> str:
             return f"round_bfloat(to_f4({name}))"
         exact = of == FLOAT32 or kind(of) is Kind.BOOL
         return f"round_half(to_f4({name}))" if exact else f"half_of_double(to_f8({name}))"
-    if kind(of) is Kind.FLOAT and kind(to) is Kind.INT:
-        return f"saturate_{suffix(to)}({name})"
     return f"{caster(to)}({name})"
 
 
@@ -187,7 +185,8 @@ def call_text(op: str, names: list[str], of: DType, result: DType) -> str:
         return _PATTERNS[op].format(x=x, y=y, to=to)
     match op:
         case "pow":
-            return _power_text(x, y, of)
+            power = {"c": "power_complex", "f": "math.pow"}.get(of.kind, "power_int")
+            return f"{to}({power}({x}, {y}))"
         case "floordiv" | "mod":
             return _quotient_text(op, x, y, of)
         case "min" | "max" | "relu":
@@ -254,26 +253,10 @@ def _quotient_text(op: str, x: str, y: str, of: DType) -> str:
     return f"choose({y} == {zero}, {zero}, {found})"
 
 
-def _power_text(x: str, y: str, of: DType) -> str:
-    to = caster(of)
-    if of.kind in "iu":
-        return f"{to}(power_int({x}, {y}))"
-    return f"{to}({'power_complex' if of.kind == 'c' else 'math.pow'}({x}, {y}))"
-
-
 def _short_power(base: NamedValue, number: Number) -> str | None:
     """Small whole powers by multiplication, which is as exact as calling a library, and fast."""
     if isinstance(number, complex) or number not in (1, 2, 3, 4) or base.type == BOOL:
         return None
     if isinstance(number, float) and kind(base.type) < Kind.FLOAT:
         return None
-    to, x = caster(base.type), base.name
-    match int(number):
-        case 1:
-            return x
-        case 2:
-            return f"{to}({x} * {x})"
-        case 3:
-            return f"{to}({to}({x} * {x}) * {x})"
-        case _:
-            return f"{to}({to}({x} * {x}) * {to}({x} * {x}))"
+    return f"{caster(base.type)}({' * '.join([base.name] * int(number))})"

@@ -43,7 +43,11 @@ class _Writer:
             elif self.nest.reduces_lanes:
                 self._rows(self._lane_tile)
             else:
-                self._blocks()
+                # Blocks of lanes of the result, then rows, then what is aggregated.
+                vector, lanes = self.nest.vector, self.nest.lanes
+                with self._under(f"for v in range(0, n{vector}, {lanes}):"):
+                    self._put(f"lanes = min({lanes}, n{vector} - v)")
+                    self._rows(self._block_tile)
         return "\n".join(self.lines) + "\n"
 
     # Lines and loops
@@ -68,50 +72,38 @@ class _Writer:
         self.depth = before
 
     def _unpack(self) -> None:
-        nest, at = self.nest, self.nest.slots()
+        nest, end = self.nest, self.nest.count
         self._put(*(f"n{k} = load_int64(m, {k})" for k in range(nest.count)))
-        for name, access, slot in at:
-            loops = access.loops if access else ()
+        for name, access, slot in nest.slots():
             self._put(f"{name} = load_int64(m, {slot})")
-            self._put(*(f"{name}_{k} = load_int64(m, {slot + 1 + j})" for j, k in enumerate(loops)))
+            for at, loop in enumerate(access.loops, slot + 1):
+                self._put(f"{name}_{loop} = load_int64(m, {at})")
+            end = slot + 1 + len(access.loops)
         for k, of in enumerate(nest.scalars):
             self._put(f"s{k} = load_{of.name}(c{k}, 0)")
-        end = nest.count + sum(1 + len(a.loops if a else ()) for _, a, _ in at)
         self._put(f"scratch = load_int64(m, {end})")
-
-    def _pointer(self, name: str, access: Access, index: dict[int, str]) -> str:
-        """The address of an array's element where the given loops stand."""
-        steps = [f"{index[k]} * {name}_{k}" for k in access.loops if k in index]
-        return " + ".join([name, *steps])
 
     def _outer_index(self) -> dict[int, str]:
         return {loop: f"i{loop}" for loop in self.nest.outer}
 
     # Values
 
-    def _fresh(self) -> str:
-        self.made += 1
-        return f"t{self.made}_"
-
-    def _read(self, access: Access, pointer: str, index: str) -> str:
-        load = "reload" if self.nest.overlaps else "load"
+    def _element(self, access: Access, pointer: str, index: str) -> tuple[str, str]:
+        """How functions that read or write an element are named, and where they find it."""
         if access.unit:
-            return f"{load}_{access.type.name}({pointer}, {index})"
-        return f"{load}_bytes_{access.type.name}({pointer}, {index} * {pointer}_step)"
-
-    def _write_out(self, access: Access, pointer: str, index: str, value: str) -> str:
-        if access.unit:
-            return f"store_{access.type.name}({pointer}, {index}, {value})"
-        return f"store_bytes_{access.type.name}({pointer}, {index} * {pointer}_step, {value})"
+            return access.type.name, f"{pointer}, {index}"
+        return f"bytes_{access.type.name}", f"{pointer}, {index} * {pointer}_step"
 
     def _computing(self, args: Callable[[int], NamedValue]) -> ScalarLines:
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
-        return ScalarLines(self._fresh(), args, scalars)
+        self.made += 1
+        return ScalarLines(f"t{self.made}_", args, scalars)
 
     def _open(self, prefix: str, name: str, access: Access, index: dict[int, str]) -> str:
         """Name the address of one array where the loops stand, and its step along the vector."""
         pointer = f"{prefix}{name}"
-        self._put(f"{pointer} = {self._pointer(name, access, index)}")
+        steps = [f"{index[k]} * {name}_{k}" for k in access.loops if k in index]
+        self._put(f"{pointer} = {' + '.join([name, *steps])}")
         if not access.unit:
             step = f"{name}_{self.nest.vector}" if self.nest.vector in access.loops else "0"
             self._put(f"{pointer}_step = {step}")
@@ -129,7 +121,9 @@ class _Writer:
                 pointer = self._open(prefix, f"a{k}", access, index)
                 varies = self.nest.vector in access.loops
                 name = f"{prefix}x{k}"
-                text = f"{name} = {self._read(access, pointer, at if varies else '0')}"
+                read = "reload" if self.nest.overlaps else "load"
+                kind, where = self._element(access, pointer, at if varies else "0")
+                text = f"{name} = {read}_{kind}({where})"
                 if varies:
                     inside.append(text)
                 else:
@@ -175,17 +169,11 @@ class _Writer:
             pointer = self._open(prefix, f"z{k}", access, index)
             to = widen(access.type)
             name = value.name if value.type == to else lines.cast(value, to).name
-            stores.append(self._write_out(access, pointer, at, name))
+            kind, where = self._element(access, pointer, at)
+            stores.append(f"store_{kind}({where}, {name})")
         return stores
 
     # Aggregations
-
-    def _blocks(self) -> None:
-        """Blocks of lanes of the result, then rows, then what is aggregated."""
-        vector, lanes = self.nest.vector, self.nest.lanes
-        with self._under(f"for v in range(0, n{vector}, {lanes}):"):
-            self._put(f"lanes = min({lanes}, n{vector} - v)")
-            self._rows(self._block_tile)
 
     def _rows(self, tile: Callable[[int], None]) -> None:
         """Tiles of several rows, then of one for the rest."""
@@ -233,7 +221,7 @@ class _Writer:
             self._put("k = 0")
             for unroll in dict.fromkeys((nest.unroll, 1)):
                 with self._under(f"while k + {unroll} <= n{last}:"):
-                    self._pass(rows, unroll, place, {last: 1})
+                    self._pass(rows, unroll, place, last, 1)
                     self._put(f"k += {unroll}")
         for row in range(rows):
             self._finish_row(row, rows, self._at_row(row) | {nest.vector: "v"}, "lanes")
@@ -249,11 +237,11 @@ class _Writer:
             self._put("k = 0", f"lanes = {lanes}")
             for unroll in dict.fromkeys((nest.unroll, 1)):
                 with self._under(f"while k + {unroll * lanes} <= n{vector}:"):
-                    self._pass(rows, unroll, place, {vector: lanes}, str(lanes))
+                    self._pass(rows, unroll, place, vector, lanes, str(lanes))
                     self._put(f"k += {unroll * lanes}")
             with self._under(f"if k < n{vector}:"):
                 self._put(f"lanes = n{vector} - k")
-                self._pass(rows, 1, place, {vector: lanes})
+                self._pass(rows, 1, place, vector, lanes)
         self._put(f"lanes = {used}")
         self._fold(rows)
         for row in range(rows):
@@ -264,13 +252,12 @@ class _Writer:
         rows: int,
         unroll: int,
         place: dict[int, str],
-        stepping: dict[int, int],
+        inner: int,
+        step: int,
         count: str = "lanes",
     ) -> None:
         """Combine the values of `unroll` steps of the innermost loop with the states."""
         body: list[str] = []
-        shared: dict[tuple[int, int, int], NamedValue] = {}
-        [(inner, step)] = stepping.items()
         for row in range(rows):
             state = [NamedValue(f"w{row}_{k}", of) for k, of in enumerate(self.program.state)]
             body += [
@@ -280,35 +267,15 @@ class _Writer:
             for u in range(unroll):
                 index = self._at_row(row) | place
                 index[inner] = f"(k + {u * step})" if u else "k"
+                # Rows and steps read some elements twice, until LLVM finds that out.
                 load = self._loader(f"p{row}_{u}_", index, body)
-
-                args = self._sharing(row, u, inner, load, shared)
-                state = self._combined(state, args, body)
+                state = self._combined(state, load, body)
             body += [
                 f"store_{of.name}({self._slot(k, row, rows)}, {value.name})"
                 for k, (of, value) in enumerate(zip(self.program.state, state, strict=True))
             ]
         with self._under(f"for j in range({count}):"):
             self._put(*body)
-
-    def _sharing(
-        self,
-        row: int,
-        step: int,
-        inner: int,
-        load: Callable[[int], NamedValue],
-        shared: dict[tuple[int, int, int], NamedValue],
-    ) -> Callable[[int], NamedValue]:
-        """Read an input once for all rows and steps that see the same element of it."""
-
-        def args(k: int) -> NamedValue:
-            loops = self.nest.inputs[k].loops
-            key = (k, row if self.nest.row in loops else 0, step if inner in loops else 0)
-            if key not in shared:
-                shared[key] = load(k)
-            return shared[key]
-
-        return args
 
     def _combined(
         self, state: list[NamedValue], args: Callable[[int], NamedValue], body: list[str]

@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.address import address
-from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.compiling.machine_code import check_refusals
+from eindecomp.kernels.cpu.compiling.compile import check_refusals, compile_source
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
-from eindecomp.kernels.cpu.loops.nest import LANES, Access, Nest, Strides, lay_out, strides_of
-from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.lang.scalar import Call, Const
+from eindecomp.kernels.cpu.loops.nest import (
+    LANES,
+    Access,
+    Nest,
+    Strides,
+    contiguous,
+    lay_out,
+    strides_of,
+)
+from eindecomp.kernels.tile_arrays import address, sizes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from eindecomp.kernels.cpu.compiling.machine_code import CompiledFunction
+    from eindecomp.kernels.cpu.compiling.compile import CompiledFunction
     from eindecomp.kernels.cpu.fork_join import Job
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
 
 SMALL = 2**17
 """Number of points below which a blocked nest is not worth compiling."""
-LARGE = 2**27
-"""Number of points from which a few percent justify compiling a tile of twice as many rows."""
 KEPT = 256
 """How many array layouts a kernel remembers; a vertex usually has a handful."""
 _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
@@ -43,20 +46,42 @@ _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """An input to copy first: which, and the shape and strides in which it is read."""
+    """An array that a copy of another layout or type stands for: an input, or the one output."""
 
     which: int
+    """Its number; the output comes after the inputs."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    """Those of the array itself; the copy is compact."""
+    type: DType
+    """That of the copy."""
+
+    def seen(self, array: Array) -> Array:
+        """The array with the dimensions of the copy."""
+        return as_strided(array, self.shape, self.strides)
 
 
-def packed(inputs: Sequence[Array], packs: Sequence[Pack]) -> list[Array]:
-    """The inputs, with copies in place of those that are packed."""
-    found = list(inputs)
-    for pack in packs:
-        seen = as_strided(found[pack.which], pack.shape, pack.strides, writeable=False)
-        found[pack.which] = np.ascontiguousarray(seen)
-    return found
+class _Packed:
+    """Inputs and outputs with copies in place of those that are packed."""
+
+    def __init__(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], packs: Sequence[Pack]
+    ) -> None:
+        arrays = [*inputs, *outputs]
+        self._results: list[tuple[Array, Array]] = []
+        for pack in packs:
+            seen = pack.seen(arrays[pack.which])
+            if pack.which < len(inputs):
+                arrays[pack.which] = np.ascontiguousarray(seen, pack.type)
+            else:
+                arrays[pack.which] = np.empty(pack.shape, pack.type)
+                self._results.append((seen, arrays[pack.which]))
+        self.inputs, self.outputs = arrays[: len(inputs)], arrays[len(inputs) :]
+
+    def unpack(self) -> None:
+        """Put the results where they belong."""
+        for seen, copy in self._results:
+            np.copyto(seen, copy, casting="unsafe")
 
 
 class Launch(Protocol):
@@ -72,8 +97,8 @@ class Launch(Protocol):
 class _Arguments:
     """A buffer for the arguments of a call, since asking for an address is slow."""
 
-    def __init__(self, count: int = _INTEGERS) -> None:
-        self.integers = np.empty(count, np.int64)
+    def __init__(self) -> None:
+        self.integers = np.empty(_INTEGERS, np.int64)
         self.address: int = address(self.integers)
         self._scratch = np.empty(0, np.uint8)
         self._scratch_address = 0
@@ -114,29 +139,21 @@ class LoopsCall:
     packs: tuple[Pack, ...]
     scalars: int = 0
     """How many run-time scalars it takes: all there are, or none."""
-    uses_blas: bool = False
-    """Whether it calls a library that has threads and locks of its own."""
-    calls: tuple[CompiledFunction, ...] = ()
-    """Further functions whose addresses are among the integers: machine code goes with them."""
 
     def launch(
         self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array]
     ) -> None:
         """Compute the outputs of arrays of this layout."""
-        if self.packs:
-            inputs = packed(inputs, self.packs)
         own = _SPACE.first
-        self.fill(own, inputs, outputs, scalars)
-        self.function(own.address)
+        if self.packs:
+            packed = _Packed(inputs, outputs, self.packs)
+            self.fill(own, packed.inputs, packed.outputs, scalars)
+            self.function(own.address)
+            packed.unpack()
+        else:
+            self.fill(own, inputs, outputs, scalars)
+            self.function(own.address)
         check_refusals()
-
-    def ready(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None] | None:
-        """What computes these very outputs again; None if it takes more than their addresses."""
-        if self.packs or self.scalars or self.scratch:
-            return None
-        own = _Arguments(len(self.integers))
-        self.fill(own, inputs, outputs, ())
-        return lambda: self.function(own.address)
 
     def fill(
         self,
@@ -145,7 +162,7 @@ class LoopsCall:
         outputs: Sequence[Array],
         scalars: Sequence[Array],
     ) -> None:
-        """Write down what to compute of inputs that are packed."""
+        """Write down what to compute of arrays that are packed."""
         integers = arguments.integers
         integers[: len(self.integers)] = self.integers
         arrays = (*inputs, *scalars[: self.scalars], *outputs)
@@ -160,17 +177,17 @@ def launch_together(
 ) -> None:
     """Carry out calls that need nothing of each other, each given inputs and outputs."""
     jobs: list[Job] = []
-    kept: list[Sequence[Array]] = []
+    copies: list[_Packed] = []
     for own, (call, inputs, outputs) in zip(_SPACE.buffers(len(calls)), calls, strict=True):
         if isinstance(call, LoopsCall):
-            if call.packs:
-                inputs = packed(inputs, call.packs)
-                kept.append(inputs)
-            call.fill(own, inputs, outputs, scalars)
+            copies.append(_Packed(inputs, outputs, call.packs))
+            call.fill(own, copies[-1].inputs, copies[-1].outputs, scalars)
             jobs.append(CompiledJob(call.function, own.address))
         else:
             jobs.append(partial(call.launch, inputs, outputs, scalars))
     HELPERS.run(jobs)
+    for packed in copies:
+        packed.unpack()
     check_refusals()
 
 
@@ -228,36 +245,70 @@ class Loops:
         packs: list[Pack] = []
         if packed:
             for k in packed:
-                pack, strides[k] = _packing(k, inputs[k].itemsize, sizes, strides[k], vector)
-                packs.append(pack)
+                # The vector loop walks neighbours then.
+                own, array = strides[k], inputs[k]
+                loops = sorted(own, key=lambda loop: (loop == vector, -abs(own[loop])))
+                shape, steps = (tuple(by[loop] for loop in loops) for by in (sizes, own))
+                packs.append(Pack(k, shape, steps, array.dtype))
+                strides[k] = contiguous(loops, sizes, array.itemsize)
             layout = lay_out(sizes, strides, results, self.output)
             vector, _ = choose_vector(layout, [x.itemsize for x in (*inputs, *outputs)])
-        nest, numbers = make_nest(
+        nest, loops = self._nest(layout, vector, inputs, outputs)
+        integers = [layout.sizes.get(loop, 1) for loop in loops]
+        addresses: list[int] = []
+        arrays = [*layout.inputs, *({} for _ in self.scalars), *layout.outputs]
+        for (_, access, slot), own in zip(nest.slots(), arrays, strict=True):
+            addresses.append(slot)
+            integers += [0, *(own[loops[k]] for k in access.loops)]
+        addresses.append(len(integers))
+        filled = np.array([*integers, 0], np.int64)
+        function = compile_source(source_of(nest), self.description)
+        scratch, scalars = nest.scratch_bytes, len(self.scalars)
+        return LoopsCall(function, filled, addresses, scratch, tuple(packs), scalars)
+
+    def _nest(
+        self, layout: Strides, vector: str, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> tuple[Nest, list[str]]:
+        """The nest over a layout with a chosen vector loop, and its loops by number."""
+        results = [k for k in layout.results if k != vector]
+        aggregated = [k for k in layout.aggregated if k != vector]
+        in_result = vector not in layout.aggregated
+        if not in_result:
+            aggregated.append(vector)
+        elif aggregated:
+            # The longest loop goes innermost: it is the one that is unrolled.
+            longest = max(aggregated, key=lambda k: layout.sizes[k])
+            aggregated.sort(key=lambda k: k == longest)
+        row, rows, unroll = _blocking(self.program, layout, vector, results, aggregated)
+        outer = [k for k in results if k != row]
+        loops = [*outer, *([row] if row else []), *([vector] if in_result else []), *aggregated]
+        numbers = {label: k for k, label in enumerate(loops)}
+
+        def accesses(strides: list[dict[str, int]], arrays: Sequence[Array]) -> tuple[Access, ...]:
+            return tuple(
+                Access(
+                    array.dtype,
+                    tuple(sorted(numbers[k] for k in own)),
+                    unit=vector not in own or own[vector] == array.itemsize,
+                )
+                for own, array in zip(strides, arrays, strict=True)
+            )
+
+        nest = Nest(
             self.program,
-            layout,
-            vector,
-            [x.dtype for x in inputs],
-            [x.dtype for x in outputs],
+            accesses(layout.inputs, inputs),
             self.scalars,
+            accesses(layout.outputs, outputs),
+            len(loops),
+            tuple(numbers[k] for k in outer),
+            numbers[vector],
+            tuple(numbers[k] for k in aggregated),
+            numbers[row] if row else None,
+            rows,
+            unroll,
             self.overlaps,
         )
-        function = compile_source(source_of(nest), self.description)
-        return _call(function, nest, layout, numbers, tuple(packs))
-
-
-def _packing(
-    which: int, itemsize: int, sizes: dict[str, int], strides: dict[str, int], vector: str
-) -> tuple[Pack, dict[str, int]]:
-    """How an input is copied so that the vector loop walks neighbours, and its strides then."""
-    rest = sorted((k for k in strides if k != vector), key=lambda k: -abs(strides[k]))
-    names = [*rest, vector]
-    own: dict[str, int] = {}
-    step = itemsize
-    for name in reversed(names):
-        own[name] = step
-        step *= sizes[name]
-    pack = Pack(which, tuple(sizes[k] for k in names), tuple(strides[k] for k in names))
-    return pack, own
+        return nest, loops
 
 
 def choose_vector(layout: Strides, itemsizes: Sequence[int]) -> tuple[str, list[int]]:
@@ -293,116 +344,26 @@ def _cost(layout: Strides, vector: str, itemsizes: Sequence[int]) -> tuple[float
     return cost, packed
 
 
-def make_nest(
-    program: PointProgram,
-    layout: Strides,
-    vector: str,
-    input_types: Sequence[DType],
-    output_types: Sequence[DType],
-    scalars: tuple[DType, ...],
-    overlaps: bool,
-) -> tuple[Nest, dict[str, int]]:
-    """The nest over a layout with a chosen vector loop, and the number of each loop in it."""
-    results = [k for k in layout.results if k != vector]
-    aggregated = [k for k in layout.aggregated if k != vector]
-    in_result = vector not in layout.aggregated
-    if not in_result:
-        aggregated.append(vector)
-    elif aggregated:
-        # The longest loop goes innermost: it is the one that is unrolled.
-        longest = max(aggregated, key=lambda k: layout.sizes[k])
-        aggregated.remove(longest)
-        aggregated.append(longest)
-    row, rows, unroll = _blocking(program, layout, vector, results, aggregated, in_result)
-    outer = [k for k in results if k != row]
-    loops = [*outer, *([row] if row else []), *([vector] if in_result else []), *aggregated]
-    numbers = {label: k for k, label in enumerate(loops)}
-
-    def access(own: dict[str, int], of: DType) -> Access:
-        unit = vector not in own or own[vector] == of.itemsize
-        return Access(of, tuple(sorted(numbers[k] for k in own)), unit)
-
-    nest = Nest(
-        program,
-        tuple(access(own, t) for own, t in zip(layout.inputs, input_types, strict=True)),
-        scalars,
-        tuple(access(own, t) for own, t in zip(layout.outputs, output_types, strict=True)),
-        len(loops),
-        tuple(numbers[k] for k in outer),
-        numbers[vector],
-        tuple(numbers[k] for k in aggregated),
-        numbers[row] if row else None,
-        rows,
-        unroll,
-        overlaps,
-    )
-    return nest, numbers
-
-
 def _blocking(
     program: PointProgram,
     layout: Strides,
     vector: str,
     results: list[str],
     aggregated: list[str],
-    in_result: bool,
 ) -> tuple[str | None, int, int]:
     """The loop whose rows share what they read, how many rows, and how far to unroll."""
     points = prod(layout.sizes.values())
     if not aggregated or points < SMALL:
         return None, 1, 1
-    calls = program.calls
     # Complex arithmetic is several operations a term, and gains little from blocking.
-    terms = len(calls) * (4 if any(t.kind == "c" for t in program.state) else 1)
+    terms = len(program.calls) * (4 if any(t.kind == "c" for t in program.state) else 1)
     unroll = 4 if terms <= 12 else 2 if terms <= 24 else 1
     shared = [
         row
         for row in results
         if layout.sizes[row] >= 4 and any(row not in own and vector in own for own in layout.inputs)
     ]
-    if not in_result or not shared or terms > 12:
+    if vector in aggregated or not shared or terms > 12:
         return None, 1, unroll
     row = max(shared, key=lambda k: layout.sizes[k])
-    if points >= LARGE and layout.sizes[row] >= 128 and terms <= 3 and all(map(_is_light, calls)):
-        return row, 8, unroll
     return row, 4 if terms <= 6 else 2, unroll
-
-
-def _is_light(call: Call) -> bool:
-    """Whether a call takes only one or two instructions."""
-    match call:
-        case Call("add" | "sub" | "mul" | "abs" | "min" | "max"):
-            return True
-        case Call("pow", (_, Const(2 | 2.0))):
-            return True
-        case _:
-            return False
-
-
-def _call(
-    function: CompiledFunction,
-    nest: Nest,
-    layout: Strides,
-    numbers: dict[str, int],
-    packs: tuple[Pack, ...],
-) -> LoopsCall:
-    sizes = {number: layout.sizes.get(label, 1) for label, number in numbers.items()}
-    integers = [sizes[k] for k in range(nest.count)]
-    addresses: list[int] = []
-    named = {number: label for label, number in numbers.items()}
-
-    def add(loops: tuple[int, ...], own: dict[str, int]) -> None:
-        addresses.append(len(integers))
-        integers.append(0)
-        integers.extend(own[named[k]] for k in loops)
-
-    for access, own in zip(nest.inputs, layout.inputs, strict=True):
-        add(access.loops, own)
-    for _ in nest.scalars:
-        add((), {})
-    for access, own in zip(nest.outputs, layout.outputs, strict=True):
-        add(access.loops, own)
-    add((), {})
-    filled = np.array(integers, np.int64)
-    scratch, scalars = nest.scratch_bytes, len(nest.scalars)
-    return LoopsCall(function, filled, addresses, scratch, packs, scalars)

@@ -11,12 +11,13 @@ of the time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
@@ -66,11 +67,6 @@ class Nest:
         """Whether the vector loop is aggregated."""
         return self.vector in self.aggregated
 
-    @cached_property
-    def width(self) -> int:
-        """How many values a state has."""
-        return len(self.program.state)
-
     @property
     def lanes(self) -> int:
         """Lanes of one row of the scratch block."""
@@ -85,19 +81,19 @@ class Nest:
             return 0
         return self.rows * self.lanes * sum(t.itemsize for t in self.program.state)
 
-    def slots(self) -> list[tuple[str, Access | None, int]]:
+    def slots(self) -> list[tuple[str, Access, int]]:
         """The name, access and first place of every array among the function's integers."""
-        found: list[tuple[str, Access | None, int]] = []
-        at = self.count
         arrays = [
             *((f"a{k}", access) for k, access in enumerate(self.inputs)),
-            *((f"c{k}", None) for k in range(len(self.scalars))),
+            *((f"c{k}", Access(of, (), unit=True)) for k, of in enumerate(self.scalars)),
             *((f"z{k}", access) for k, access in enumerate(self.outputs)),
         ]
+        slots: list[tuple[str, Access, int]] = []
+        at = self.count
         for name, access in arrays:
-            found.append((name, access, at))
-            at += 1 + (len(access.loops) if access else 0)
-        return found
+            slots.append((name, access, at))
+            at += 1 + len(access.loops)
+        return slots
 
 
 @dataclass(slots=True)
@@ -125,6 +121,15 @@ def strides_of(labels: Labels, array: Array) -> dict[str, int]:
     for label, stride in zip(labels, array.strides, strict=True):
         found[label] = found.get(label, 0) + stride
     return found
+
+
+def contiguous(loops: Sequence[str], sizes: dict[str, int], itemsize: int) -> dict[str, int]:
+    """The byte strides of an array whose loops lie one in another, the last one innermost."""
+    strides: dict[str, int] = {}
+    for loop in reversed(loops):
+        strides[loop] = itemsize
+        itemsize *= sizes[loop]
+    return strides
 
 
 def lay_out(

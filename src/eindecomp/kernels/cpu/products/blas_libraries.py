@@ -2,22 +2,30 @@
 
 It is MKL where that lies beside this Python, otherwise NumPy's. Workers that each call a library
 with threads of its own would fight for the same cores.
+
+A process is forked between kernel calls, not within one. A child has only the thread that forked.
+What others held then is held for good: the locks of BLAS, were a product at work. So a fork waits
+for calls that are at work and lets none begin meanwhile. A call that takes too long to be waited
+for leaves a child in which nothing runs, and which says so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from itertools import product
 from pathlib import Path
-from threading import RLock, get_ident
+from threading import Condition, Lock, RLock, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
+
+from eindecomp.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -60,11 +68,8 @@ def pools() -> list[Any]:
     _load_mkl()
     selected: Any = controller().select(user_api="blas")
     loaded: list[Any] = selected.lib_controllers
-    return [pool for pool in loaded if _layer(pool) != "openmp"] or loaded
-
-
-def _layer(pool: Any) -> str:
-    return getattr(pool, "threading_layer", "")
+    apart = [pool for pool in loaded if getattr(pool, "threading_layer", "") != "openmp"]
+    return apart or loaded
 
 
 def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
@@ -121,63 +126,136 @@ def controller() -> ThreadpoolController:
 
 
 LOCK = RLock()
-
-
-class _Limit:
-    """Sets all libraries to one thread, many times as fast as threadpoolctl's own limit."""
-
-    __slots__ = ("_before",)
-
-    def __init__(self) -> None:
-        self._before = [(set_threads, get_threads()) for get_threads, set_threads in _pools()]
-        for set_threads, _ in self._before:
-            set_threads(1)
-
-    def undo(self) -> None:
-        """Give every library the threads that it had."""
-        for set_threads, count in self._before:
-            set_threads(count)
-
-
-@cache
-def _pools() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
-    """For each library what tells how many threads it may use, and what sets them."""
-    return [_functions(pool) for pool in pools()]  # what is loaded later is not held
-
-
-def _functions(pool: Any) -> tuple[Callable[[], int], Callable[[int], object]]:
-    if pool.internal_api == "openblas" and pool.threading_layer != "openmp":
-        for before, after in product(("", "scipy_"), ("", "64_", "_64")):
-            with suppress(AttributeError):
-                get_threads = getattr(pool.dynlib, f"{before}openblas_get_num_threads{after}")
-                return get_threads, getattr(pool.dynlib, f"{before}openblas_set_num_threads{after}")
-    return pool.get_num_threads, pool.set_num_threads
-
-
-_RUNNING: list[tuple[_Limit, int]] = []
-"""The runs in progress: the limit that the first has set, and the thread of each."""
+_RUNNING: list[int] = []
+"""The threads of the runs in progress."""
+_BEFORE: list[tuple[Callable[[int], object], int]] = []
+"""What sets the threads of each library, and how many it had before the first of these runs."""
 
 
 @contextmanager
 def one_thread_each() -> Generator[None]:
     """Limit BLAS to one thread while any run or measurement is in progress."""
+    own = get_ident()
     with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
-        limit = _RUNNING[0][0] if _RUNNING else _Limit()
-        own = (limit, get_ident())
+        if not _RUNNING:
+            _BEFORE[:] = [(pool.set_num_threads, pool.get_num_threads()) for pool in pools()]
+            for set_threads, _ in _BEFORE:
+                set_threads(1)
         _RUNNING.append(own)
     try:
         yield
     finally:
         with LOCK:
             _RUNNING.remove(own)
-            if not _RUNNING:
-                limit.undo()
+            _undo_if_none_runs()
 
 
-def forget_others() -> None:
-    """In a forked process, undo limits set by runs whose threads were not copied."""
-    before = [*_RUNNING]
-    _RUNNING[:] = [run for run in before if run[1] == get_ident()]
-    if before and not _RUNNING:
-        before[0][0].undo()
+def _undo_if_none_runs() -> None:
+    if not _RUNNING:
+        for set_threads, count in _BEFORE:
+            set_threads(count)
+        _BEFORE.clear()
+
+
+# Forks
+
+PATIENCE = 5.0
+"""Seconds that a fork waits for calls."""
+_PAUSE = 0.001  # seconds between two looks at what is at work
+
+
+class CallMark:
+    """Whether a thread is within a call; set and looked at without a lock."""
+
+    __slots__ = ("at_work", "thread")
+
+    def __init__(self) -> None:
+        self.at_work, self.thread = False, get_ident()
+
+
+class Gate:
+    """Lets calls begin, but not while this process is forked."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._left_behind = False
+        self._reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._close, after_in_parent=self._open, after_in_child=self._begin_anew
+            )
+
+    def _reset(self) -> None:
+        self._marks: set[CallMark] = set()
+        self._forkers: set[int] = set()
+        """The threads that fork or wait to do so: they are in Python, not within a kernel."""
+        self._opened = Condition()
+        self._forking = Lock()
+
+    def join(self) -> CallMark:
+        """A mark for a thread that is going to carry out calls."""
+        if self._left_behind:
+            raise RunError(
+                "this process was forked while its parent was within a kernel, and BLAS is locked "
+                "in it for good: fork before the run or after it, or start processes by 'spawn'"
+            )
+        mark = CallMark()
+        self._marks.add(mark)
+        return mark
+
+    def leave(self, mark: CallMark) -> None:
+        """Forget a mark."""
+        self._marks.discard(mark)
+
+    def enter(self, mark: CallMark) -> None:
+        """Set a mark before a call; waits while the gate is closed."""
+        mark.at_work = True
+        # Set before looking: who closes the gate looks at marks after doing so.
+        while self.closed and not self._is_within_another(mark):
+            mark.at_work = False
+            with self._opened:
+                while self.closed:
+                    self._opened.wait()
+            mark.at_work = True
+
+    def _is_within_another(self, mark: CallMark) -> bool:
+        """Whether a call is part of one that the fork waits for already: a run within a run."""
+        others = (m for m in tuple(self._marks) if m is not mark)
+        return any(other.at_work and other.thread == mark.thread for other in others)
+
+    def _close(self) -> None:
+        self._forkers.add(get_ident())
+        self._forking.acquire()
+        self.closed = True
+        end = monotonic() + PATIENCE
+        while self._busy() and monotonic() < end:
+            with self._opened:
+                self._opened.wait(_PAUSE)
+        LOCK.acquire()
+
+    def _busy(self) -> bool:
+        """Whether a thread is within a call that does not fork itself, in what it reads."""
+        marks = tuple(self._marks)
+        return any(mark.at_work and mark.thread not in self._forkers for mark in marks)
+
+    def _open(self) -> None:
+        LOCK.release()
+        self.closed = False
+        with self._opened:
+            self._opened.notify_all()
+        self._forkers.discard(get_ident())
+        self._forking.release()
+
+    def _begin_anew(self) -> None:
+        self._left_behind = self._left_behind or self._busy()
+        self.closed = False
+        self._reset()
+        if not self._left_behind:
+            # The threads of other runs were not copied.
+            _RUNNING[:] = [thread for thread in _RUNNING if thread == get_ident()]
+            _undo_if_none_runs()
+        LOCK.release()
+
+
+GATE = Gate()

@@ -1,7 +1,7 @@
 """Matrix products as compiled calls: BLAS for each pair of two stacks, or a loop for few rows.
 
-NumPy's `matmul` does the same as the first, but sets up every array anew, cannot add to what is
-there, and asks for views that take longer to make than a small product to compute. A product with
+NumPy's `matmul` does the same as the first, but sets up every array anew, and asks for views that
+take longer to make than a small product to compute. A product with
 a handful of rows takes as long as reading the long matrix does. BLAS first copies that into an
 order of its own, which is worth it only from many rows on; the loop reads it where it lies. Low
 precision is widened on the way, and rounded once.
@@ -21,7 +21,7 @@ from eindecomp.lang.dtypes import LOW_PRECISION, widen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+    from eindecomp.kernels.cpu.loops.launch import Pack
     from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
     from eindecomp.lang.dtypes import DType
 
@@ -51,9 +51,7 @@ class Product:
     loops: tuple[tuple[int, int, int, int], ...] = ()
     """Those over the stack: the size, and the byte step of either input and of the result."""
     packs: tuple[Pack, ...] = ()
-    """Inputs that are copied first; their sides and steps are those of the copies."""
-    add: bool = False
-    """Whether the product is added to what the result holds."""
+    """Arrays that copies stand for; their sides and steps are those of the copies."""
 
 
 _OVER_STACK = """
@@ -78,12 +76,7 @@ def kernel(at):
 
 
 def call_over_stack(
-    product: Product,
-    head: Sequence[int],
-    body: Sequence[str],
-    *,
-    turned: bool,
-    uses_blas: bool = False,
+    product: Product, head: Sequence[int], body: Sequence[str], *, turned: bool
 ) -> LoopsCall:
     """A call whose `body` multiplies `first` by `second` into `result`, for all of a stack.
 
@@ -100,7 +93,7 @@ def call_over_stack(
     addresses = [*inputs, start + 2, len(integers)]
     function = compile_source(source, "stacks of matrix products")
     filled = np.array([*integers, 0], np.int64)
-    return LoopsCall(function, filled, addresses, 0, product.packs, 0, uses_blas)
+    return LoopsCall(function, filled, addresses, 0, product.packs)
 
 
 def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
@@ -121,9 +114,9 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     steps = [step // dtype.itemsize for step in (*far, z.column)]
     if max(m, n, k, *steps) > library.largest:
         return None
-    head = [library.matrices[dtype.name], *letters, m, n, k, *_factors(product), *steps]
+    head = [library.matrices[dtype.name], *letters, m, n, k, *_factors(dtype), *steps]
     body = ["call_gemm(at, first, second, result)"]
-    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+    return call_over_stack(product, head, body, turned=turned)
 
 
 def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
@@ -138,16 +131,15 @@ def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     steps = [step // dtype.itemsize for step in (far, x.column, z.column)]
     if max(*sizes, *steps) > library.largest:
         return None
-    head = [library.vectors[dtype.name], letter, *sizes, *_factors(product), *steps]
+    head = [library.vectors[dtype.name], letter, *sizes, *_factors(dtype), *steps]
     body = ["call_gemv(at, first, second, result)"]
-    return call_over_stack(product, head, body, turned=turned, uses_blas=True)
+    return call_over_stack(product, head, body, turned=turned)
 
 
-def _factors(product: Product) -> tuple[int, ...]:
-    """Alpha and beta, in two slots each: by what the product and what was there are multiplied."""
-    low, high = np.frombuffer(np.ones(1, product.types[2]).tobytes().ljust(16, b"\0"), np.int64)
-    one = int(low), int(high)
-    return (*one, *(one if product.add else (0, 0)))
+def _factors(of: DType) -> tuple[int, ...]:
+    """Alpha, which is 1, and beta, which is 0, in two slots each."""
+    low, high = np.frombuffer(np.ones(1, of).tobytes().ljust(16, b"\0"), np.int64)
+    return int(low), int(high), 0, 0
 
 
 def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
@@ -178,9 +170,7 @@ def few_rows_call(product: Product) -> LoopsCall | None:
     rows = min(m, n)
     if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS):
         return None
-    if result.kind == "c" or (product.add and low):
-        return None
-    if x.column != first.itemsize or y.row != second.itemsize:
+    if result.kind == "c" or x.column != first.itemsize or y.row != second.itemsize:
         return None
     turned = m > n
     if turned:
@@ -190,7 +180,7 @@ def few_rows_call(product: Product) -> LoopsCall | None:
     for columns in dict.fromkeys((_COLUMNS, 1)):
         body += [f"while column + {columns} <= columns:", "    row = 0"]
         for rows in dict.fromkeys((min(m, _ROWS), 1)):
-            block = _block(rows, columns, (first, second, result), add=product.add)
+            block = _block(rows, columns, (first, second, result))
             body += [f"    while row + {rows} <= rows:", *("        " + line for line in block)]
         body += [f"    column += {columns}"]
     return call_over_stack(
@@ -198,7 +188,7 @@ def few_rows_call(product: Product) -> LoopsCall | None:
     )
 
 
-def _block(rows: int, columns: int, types: tuple[DType, DType, DType], *, add: bool) -> list[str]:
+def _block(rows: int, columns: int, types: tuple[DType, DType, DType]) -> list[str]:
     """Sum a few rows by a few columns; terms are added in any order, as lanes of vectors do."""
     first, second, result = (of.name for of in types)
     zero = "to_f8(0.0)" if widen(types[2]).itemsize == 8 else "to_f4(0.0)"
@@ -212,6 +202,5 @@ def _block(rows: int, columns: int, types: tuple[DType, DType, DType], *, add: b
     lines += [f"    s{i}_{j} = sum_product(a{i}, b{j}, s{i}_{j})" for i, j in both]
     for i, j in both:
         place = f"result + (row + {i}) * z_row + (column + {j}) * z_column, 0"
-        total = f"reload_{result}({place}) + s{i}_{j}" if add else f"s{i}_{j}"
-        lines += [f"store_{result}({place}, {total})"]
+        lines += [f"store_{result}({place}, s{i}_{j})"]
     return [*lines, f"row += {rows}"]

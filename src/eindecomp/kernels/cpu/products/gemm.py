@@ -4,7 +4,7 @@ Every loop is a batch (both inputs and the result have it), a row m (the first i
 result), a column n (the second and the result) or summed, k (both inputs). BLAS takes a matrix if
 its rows or columns are neighbours in memory and either index is one step. So the loops of m, n and
 k are put in an order in which as many arrays as possible see one step; outer loops of m and n may
-instead be left to the batch, and what still does not fit is copied. `_price` decides.
+instead be left to the batch, and what still does not fit is copied. `price` decides.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.loops.launch import Pack
-from eindecomp.kernels.cpu.loops.nest import Strides, lay_out, strides_of
+from eindecomp.kernels.cpu.loops.nest import Strides, contiguous, lay_out, strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
 from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
-from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION
+from eindecomp.kernels.tile_arrays import sizes_of
+from eindecomp.lang.dtypes import LOW_PRECISION, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from eindecomp.kernels.cpu.loops.launch import Launch
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
 
@@ -55,6 +54,21 @@ class Matrices:
     copied: tuple[bool, bool, bool]
     """Whether the first input, the second and the result do not fit BLAS as they lie."""
 
+    def size(self, loops: Iterable[str]) -> int:
+        """How many indices several loops have together."""
+        return prod(self.layout.sizes[label] for label in loops)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The extents m, n and k."""
+        return self.size(self.rows), self.size(self.columns), self.size(self.summed)
+
+    @property
+    def sides(self) -> tuple[tuple[Labels, Labels], ...]:
+        """The rows and columns of the first input, the second and the result."""
+        m, n, k = self.rows, self.columns, self.summed
+        return (m, k), (k, n), (m, n)
+
 
 class Gemm:
     """A product-sum of two inputs; `prepare` says whether matrix products are the way."""
@@ -66,36 +80,27 @@ class Gemm:
     @staticmethod
     def suits(op: EinSum, dtypes: Sequence[DType], out: DType) -> bool:
         """Whether BLAS has the types."""
-        wide = {FLOAT32 if t in LOW_PRECISION else t for t in (*dtypes, out)}
+        wide = {widen(t) for t in (*dtypes, out)}
         return op.is_contraction and len(op.inputs) == 2 and wide <= _BLAS and len(wide) == 1
 
-    def prepare(self, operands: Sequence[Array], out: Array, *, add: bool = False) -> Launch | None:
-        """What computes arrays of a layout; None if generated loops are faster.
-
-        With `add` the result is added to what is there, and there may be no way to do so.
-        """
-        classed = self.classed(operands, out)
-        if classed is None:
+    def prepare(self, operands: Sequence[Array], out: Array) -> LoopsCall | None:
+        """What computes arrays of a layout; None if generated loops are faster."""
+        matrices = self.arranged(operands, out)
+        if matrices is None:
             return None
         types = (operands[0].dtype, operands[1].dtype, out.dtype)
-        found = self.arrange(*classed, types)
-        if found is None:
-            return None
-        if not found.copied[2]:
-            product = _product(found, types, add)
-            call = few_rows_call(product)
-            if call is None and not self.low:
-                call = blas_call(product, blas_library())
+        if not matrices.copied[2]:
+            call = few_rows_call(_product(matrices, types, types))
             if call is not None:
                 return call
         # A vector of low precision is widened by generated loops, as they read.
-        is_vector = not found.rows or not found.columns
-        return None if add or (self.low and is_vector) else _Multiplied(found, self.low)
+        if self.low and not (matrices.rows and matrices.columns):
+            return None
+        wide = widen(out.dtype)
+        return blas_call(_product(matrices, types, (wide, wide, wide)), blas_library())
 
-    def classed(
-        self, operands: Sequence[Array], out: Array
-    ) -> tuple[Strides, list[list[str]]] | None:
-        """The loops by class: batch, rows, columns, summed; None if there are others."""
+    def arranged(self, operands: Sequence[Array], out: Array) -> Matrices | None:
+        """The cheapest matrices to see arrays as; None if loops are cheaper."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
         first, second = (strides_of(own, x) for own, x in zip(op.inputs, operands, strict=True))
@@ -104,56 +109,35 @@ class Gemm:
         # Loops of one array alone are summed or repeated: generated loops do that.
         if (x ^ y) & set(layout.aggregated) or z - x - y:
             return None
-        classes = [[k for k in layout.results if k in x & y]]
-        classes += [[k for k in layout.results if k in own] for own in (x - y, y - x)]
+        classes = [[k for k in layout.results if k in own] for own in (x & y, x - y, y - x)]
         classes.append(layout.aggregated)
-        return layout, classes
-
-    def arrange(
-        self, layout: Strides, classes: list[list[str]], types: tuple[DType, DType, DType]
-    ) -> Matrices | None:
-        """The cheapest matrices to see arrays as; None if loops are cheaper."""
         m, n, k = (prod(layout.sizes[label] for label in part) for part in classes[1:])
         shortest, middle, _ = sorted((m, n, k))
         if m * n * k < _SMALL or k < 2 or (shortest > 1 and shortest * middle < _THIN):
             return None
         if shortest == 1 and (m * n * k < _LONG or middle < 2):
             return None
-        found = _cheapest(layout, classes, types)
+        itemsizes = [operands[0].itemsize, operands[1].itemsize, out.itemsize]
+        found = min(_candidates(layout, classes, itemsizes), key=price)
         return None if shortest == 1 and any(found.copied) else found
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
 
 
-def _cheapest(
-    layout: Strides, classes: list[list[str]], types: tuple[DType, DType, DType]
-) -> Matrices:
-    x, y, z = layout.arrays
-
-    def priced() -> Iterator[tuple[float, Matrices]]:
-        for (m_loop, m), (n_loop, n), (_, k) in product(*_candidates(layout, classes)):
-            first, second, result = (
-                not _fits(layout, own, a, b, of.itemsize)
-                for own, a, b, of in zip((x, y, z), (m, k, m), (k, n, n), types, strict=True)
-            )
-            batch = (*classes[0], *m_loop, *n_loop)
-            matrices = Matrices(layout, batch, m, n, k, (first, second, result))
-            yield _price(matrices), matrices
-
-    return min(priced(), key=lambda entry: entry[0])[1]
-
-
 def _candidates(
-    layout: Strides, classes: Sequence[Sequence[str]]
-) -> tuple[list[tuple[Labels, Labels]], ...]:
-    """For rows, columns and what is summed, the ways to cut loops into batch and matrix."""
-    _, rows, columns, summed = classes
-    return (
+    layout: Strides, classes: Sequence[Sequence[str]], itemsizes: Sequence[int]
+) -> Iterator[Matrices]:
+    """The ways to cut loops into batch and matrices."""
+    batch, rows, columns, summed = classes
+    for (m_loop, m), (n_loop, n), (_, k) in product(
         _cuts_of(layout, rows, looped=True),
         _cuts_of(layout, columns, looped=True),
         _cuts_of(layout, summed, looped=False),
-    )
+    ):
+        sides = zip(layout.arrays, ((m, k), (k, n), (m, n)), itemsizes, strict=True)
+        first, second, result = (not _fits(layout, own, a, b, size) for own, (a, b), size in sides)
+        yield Matrices(layout, (*batch, *m_loop, *n_loop), m, n, k, (first, second, result))
 
 
 def _cuts_of(layout: Strides, part: Sequence[str], *, looped: bool) -> list[tuple[Labels, Labels]]:
@@ -200,113 +184,41 @@ def _fits(
     return short == itemsize and long % itemsize == 0 and long >= inner * itemsize
 
 
-def _price(matrices: Matrices) -> float:
+def price(matrices: Matrices) -> float:
     """About how many seconds the products and copies take."""
-    sizes = matrices.layout.sizes
-    m, n, k = (
-        prod(sizes[label] for label in part)
-        for part in (matrices.rows, matrices.columns, matrices.summed)
-    )
-    calls = prod(sizes[label] for label in matrices.batch)
+    m, n, k = matrices.shape
     # Products with few rows, columns or terms do not fill the machine.
     slow = (1 + 16 / m) * (1 + 16 / n) * (1 + 16 / k)
-    seconds = calls * (_CALL + m * n * k * _MULADD * slow)
+    seconds = matrices.size(matrices.batch) * (_CALL + m * n * k * _MULADD * slow)
     for own, copied in zip(matrices.layout.arrays, matrices.copied, strict=True):
         if copied:
-            seconds += _COPY * prod(sizes[label] for label in own)
+            seconds += _COPY * matrices.size(own)
     return seconds
 
 
-def _see(matrices: Matrices, which: int, array: Array, loops: Sequence[str]) -> Array:
-    """An array as one with the given loops as dimensions; those it lacks are repeated."""
-    sizes, own = matrices.layout.sizes, matrices.layout.arrays[which]
-    return as_strided(
-        array,
-        [sizes[k] for k in loops],
-        [own.get(k, 0) for k in loops],
-        writeable=which == 2,
-    )
-
-
-def _stack(matrices: Matrices, which: int, array: Array) -> Array:
-    """An array as a stack of matrices, copied if it does not fit."""
-    sizes, own = matrices.layout.sizes, matrices.layout.arrays[which]
-    rows, columns = _pairs(matrices)[which]
-    shape = [prod(sizes[k] for k in part) for part in (rows, columns)]
-    if not matrices.copied[which]:
-        steps = [_step(matrices.layout, own, part) or 0 for part in (rows, columns)]
-        return as_strided(
-            array,
-            [*(sizes[k] for k in matrices.batch), *shape],
-            [*(own.get(k, 0) for k in matrices.batch), *steps],
-            writeable=which == 2,
-        )
-    batch = [k for k in matrices.batch if k in own]
-    seen = _see(matrices, which, array, [*batch, *rows, *columns])
-    fresh = np.empty(seen.shape, array.dtype)
-    if which < 2:
-        np.copyto(fresh, seen)
-    ends = [sizes[k] if k in own else 1 for k in matrices.batch]
-    return fresh.reshape([*ends, *shape])
-
-
-def _product(matrices: Matrices, types: tuple[DType, DType, DType], add: bool) -> Product:
-    """The matrices by their places in memory."""
+def _product(
+    matrices: Matrices,
+    types: tuple[DType, DType, DType],
+    computed: tuple[DType, DType, DType],
+) -> Product:
+    """The matrices by their places in memory, or in copies of the types that are computed."""
     layout, sizes = matrices.layout, matrices.layout.sizes
-    parts = (matrices.rows, matrices.columns, matrices.summed)
-    m, n, k = (prod(sizes[label] for label in part) for part in parts)
-    sides: list[MatrixSteps] = []
     steps: list[dict[str, int]] = []
     packs: list[Pack] = []
-    for which, ((rows, columns), of) in enumerate(zip(_pairs(matrices), types, strict=True)):
-        own = layout.arrays[which]
-        if matrices.copied[which]:
+    for which, own in enumerate(layout.arrays):
+        of = computed[which]
+        if matrices.copied[which] or types[which] != of:
+            rows, columns = matrices.sides[which]
             loops = [*(label for label in matrices.batch if label in own), *rows, *columns]
-            packs.append(Pack(which, tuple(sizes[t] for t in loops), tuple(own[t] for t in loops)))
-            own = _contiguous(loops, sizes, of.itemsize)
-        sides.append(MatrixSteps(*(_step(layout, own, part) or 0 for part in (rows, columns))))
-        steps.append(own)
+            shape, strides = (tuple(by[label] for label in loops) for by in (sizes, own))
+            packs.append(Pack(which, shape, strides, of))
+            steps.append(contiguous(loops, sizes, of.itemsize))
+        else:
+            steps.append(own)
+    first, second, result = (
+        MatrixSteps(*(_step(layout, own, part) or 0 for part in side))
+        for own, side in zip(steps, matrices.sides, strict=True)
+    )
     x, y, z = steps
     loops = tuple((sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch)
-    return Product(types, (m, n, k), (sides[0], sides[1], sides[2]), loops, tuple(packs), add)
-
-
-def _contiguous(loops: Sequence[str], sizes: dict[str, int], itemsize: int) -> dict[str, int]:
-    """The steps of an array whose loops lie one in another."""
-    found: dict[str, int] = {}
-    for loop in reversed(loops):
-        found[loop] = itemsize
-        itemsize *= sizes[loop]
-    return found
-
-
-def _pairs(matrices: Matrices) -> tuple[tuple[Labels, Labels], ...]:
-    """The rows and columns of the first input, the second and the result."""
-    m, n, k = matrices.rows, matrices.columns, matrices.summed
-    return (m, k), (k, n), (m, n)
-
-
-@dataclass(frozen=True, slots=True)
-class _Multiplied:
-    """A product that no call takes as it lies: widened, or put into place after it is computed."""
-
-    matrices: Matrices
-    low: bool
-
-    def launch(self, inputs: Sequence[Array], outputs: Sequence[Array], _: object) -> None:
-        """Compute the result of arrays of the matrices' layout."""
-        matrices, [out] = self.matrices, outputs
-        first, second = (_stack(matrices, k, x) for k, x in enumerate(inputs))
-        result = _stack(matrices, 2, out)
-        if self.low:
-            batch = result.shape[:-2]
-            x, y = (np.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (first, second))
-            for place in np.ndindex(batch):  # so that little is wide at a time
-                left, right = x[place].astype(np.float32), y[place].astype(np.float32)
-                result[place] = np.matmul(left, right)
-        else:
-            np.matmul(first, second, out=result)
-        if matrices.copied[2]:
-            loops = [*matrices.batch, *matrices.rows, *matrices.columns]
-            seen = _see(matrices, 2, out, loops)
-            np.copyto(seen, result.reshape(seen.shape))
+    return Product(computed, matrices.shape, (first, second, result), loops, tuple(packs))

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from eindecomp.kernels.interrupts import uninterrupted
+from eindecomp.solve.compiled import uninterrupted
 
 PROGRAM = """
 import signal, sys
@@ -65,15 +65,6 @@ def test_an_interrupt_waits_for_the_end() -> None:
         work()
     assert done == ["all"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_an_interrupt_is_told_when_asked_for() -> None:
-    with uninterrupted() as tell:
-        tell()
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            tell()
-        tell()
 
 
 def test_what_fails_says_so() -> None:

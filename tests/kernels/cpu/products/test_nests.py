@@ -11,21 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_tiles import assert_close, layouts, reference, values_of
 
-from eindecomp.kernels.cpu.contractions import candidates as offered
-from eindecomp.kernels.cpu.contractions.build import (
+from eindecomp.kernels.cpu.einsum import einsum_kernel
+from eindecomp.kernels.cpu.products import nests
+from eindecomp.kernels.cpu.products.nests import (
     AFTER,
     BEFORE,
     INSIDE,
     BlockedNest,
+    NestCall,
     PairStep,
-    block_of,
-    build,
+    candidates,
     nest_of,
 )
-from eindecomp.kernels.cpu.contractions.parts import Placed
-from eindecomp.kernels.cpu.contractions.script import Address
-from eindecomp.kernels.cpu.loops.nest import strides_of
-from eindecomp.kernels.tile_sizes import sizes_of
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 
@@ -47,26 +45,14 @@ def arrays_of(op: EinSum, sizes: dict[str, int], of: str, hows: list[int]) -> li
     ]
 
 
-def nests_of(op: EinSum, arrays: list[Array], sizes: dict[str, int]) -> list[BlockedNest]:
-    labels = (*op.inputs, op.output)
-    placed = [
-        Placed(array.dtype, Address(k), strides_of(own, array))
-        for k, (own, array) in enumerate(zip(labels, arrays, strict=True))
-    ]
-    return offered.candidates(op, placed[:-1], placed[-1], sizes)
-
-
 def check(
     op: EinSum, nest: BlockedNest, arrays: list[Array], sizes: dict[str, int], expected: Array
 ) -> None:
     *operands, out = arrays
     out = np.full_like(out, np.nan, subok=False)
-    call = build(op, nest, operands, out, sizes)
-    assert call is not None
-    for _ in range(2):  # the second time finds what the first has left
-        call.launch(operands, [out], ())
-        scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        assert_close(out / scale, expected / scale, out.dtype)
+    NestCall(op, nest, sizes, out.dtype, einsum_kernel).launch(operands, [out])
+    scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
+    assert_close(out / scale, expected / scale, out.dtype)
 
 
 CASES = {
@@ -87,16 +73,15 @@ CASES = {
 @pytest.mark.parametrize("of", ["float32", "float64"])
 @pytest.mark.parametrize("spec", CASES)
 def test_all_nests_give_the_reference(spec: str, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offered, "_BUDGETS", (2**10, 2**12))
+    monkeypatch.setattr(nests, "_BUDGET", 2**10)
     op, sizes = contraction(spec), CASES[spec]
     arrays = arrays_of(op, sizes, of, [0] * (len(op.inputs) + 1))
     expected = np.einsum(spec, *(array.astype("float64") for array in arrays[:-1]), optimize=True)
-    for nest in nests_of(op, arrays, sizes)[::5]:
+    for nest in candidates(op, arrays[:-1], arrays[-1], sizes)[::3]:
         inside = dict.fromkeys(label for step in nest.steps[:-1] for label in step.labels)
         check(op, nest, arrays, sizes, expected)
-        check(op, replace(nest, blocked="", budget=0), arrays, sizes, expected)
-        for label in inside:
-            check(op, replace(nest, blocked=label, budget=2**10), arrays, sizes, expected)
+        for label in ("", *inside):
+            check(op, replace(nest, blocked=label), arrays, sizes, expected)
 
 
 @pytest.mark.long
@@ -112,43 +97,38 @@ def test_random_contractions_give_the_reference(data: st.DataObject) -> None:
     hows = [data.draw(st.integers(0, 4)) for _ in inputs]
     arrays = arrays_of(op, sizes, data.draw(st.sampled_from(["float32", "float64"])), [*hows, 0])
     assert sizes_of([*inputs, output], arrays).keys() <= sizes.keys()
-    nest = data.draw(st.sampled_from(nests_of(op, arrays, sizes)))
+    nest = data.draw(st.sampled_from(candidates(op, arrays[:-1], arrays[-1], sizes)))
     inside = {label for step in nest.steps[:-1] for label in step.labels}
     blocked = data.draw(st.sampled_from(["", *sorted(inside)]))
     expected = reference(op, arrays[:-1], arrays[-1].dtype, sizes)
-    cut = BlockedNest(nest.steps, blocked, data.draw(st.integers(1, 500)))
-    check(op, cut, arrays, sizes, expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nests, "_BUDGET", data.draw(st.integers(1, 500)))
+        check(op, BlockedNest(nest.steps, blocked), arrays, sizes, expected)
 
 
 MTTKRP = (("i", "j", "k"), ("j", "a"), ("k", "a"))
 STEPS = (PairStep(0, 2, ("i", "j", "a")), PairStep(3, 1, ("i", "a")))
 
 
-def test_temporaries_are_as_long_as_a_block() -> None:
-    op, sizes = contraction("ijk,ja,ka->ia"), {"i": 512, "j": 64, "k": 64, "a": 16}
-    arrays = arrays_of(op, sizes, "float32", [0] * 4)
-    whole, blocked = (
-        build(op, BlockedNest(STEPS, label, 2**14), arrays[:-1], arrays[-1], sizes)
-        for label in ("", "i")
-    )
-    assert whole is not None and blocked is not None  # noqa: PT018
-    assert whole.scratch >= 512 * 64 * 16 * 4
-    assert block_of(BlockedNest(STEPS, "i", 2**14), op.inputs, sizes, 4) == 4
-    assert blocked.scratch < whole.scratch / 2
+def test_temporaries_are_as_long_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nests, "_BUDGET", 2**14)
+    sizes = {"i": 512, "j": 64, "k": 64, "a": 16}
+    assert BlockedNest(STEPS).temporaries(MTTKRP, sizes, 4) == [[512, 64, 16]]
+    assert BlockedNest(STEPS, "i").temporaries(MTTKRP, sizes, 4) == [[4, 64, 16]]
 
 
 def test_steps_are_taken_when_their_label_is_at_hand() -> None:
-    assert BlockedNest(STEPS, "i", 1).times(MTTKRP) == [INSIDE, INSIDE]
-    assert BlockedNest(STEPS, "j", 1).times(MTTKRP) == [INSIDE, INSIDE]
+    assert BlockedNest(STEPS, "i").times(MTTKRP) == [INSIDE, INSIDE]
+    assert BlockedNest(STEPS, "j").times(MTTKRP) == [INSIDE, INSIDE]
     assert BlockedNest(STEPS).times(MTTKRP) == [BEFORE, BEFORE]
     chain = (("i", "j"), ("j", "k"), ("k", "l"))
     steps = (PairStep(0, 1, ("i", "k")), PairStep(3, 2, ("i", "l")))
-    assert BlockedNest(steps, "j", 1).times(chain) == [INSIDE, AFTER]
-    assert BlockedNest(steps, "l", 1).times(chain) == [BEFORE, INSIDE]
+    assert BlockedNest(steps, "j").times(chain) == [INSIDE, AFTER]
+    assert BlockedNest(steps, "l").times(chain) == [BEFORE, INSIDE]
 
 
 def test_nests_are_read_back_from_text() -> None:
-    nest = BlockedNest(STEPS, "i", 4096)
+    nest = BlockedNest(STEPS, "i")
     assert nest_of(nest.to_text()) == nest
     assert nest_of("loops") is None
     assert nest_of("[1, 2]") is None

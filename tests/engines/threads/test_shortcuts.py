@@ -1,4 +1,4 @@
-"""Brief programs: the calling thread computes them, tiles of a large vertex at once."""
+"""Tiles cut for cores: those of a large vertex at once, small vertices whole, the same results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.threads import brief, engine, steps
+from eindecomp.engines.threads import engine, schedule, tiled
 from eindecomp.engines.threads.engine import ThreadsEngine
+from eindecomp.engines.threads.tiled import cut_for_cores, tile_program
+from eindecomp.tra.program.make import program_of
 
 NETWORK = """
 input X[i: 256, j: 384], V[j, h: 512], W[h, j]
@@ -33,16 +35,13 @@ output N
 @contextmanager
 def cores(count: int, least: float | None = None) -> Iterator[None]:
     """So many cores; with `least`, so many seconds are worth calling them."""
-    with (
-        patch.object(brief, "cores", lambda: count),
-        patch.object(engine, "cores", lambda: count),
-    ):
+    with patch.object(engine, "cores", lambda: count):
         if least is None:
             yield
             return
         with (
-            patch.multiple(brief, APART=least, TOGETHER=least),
-            patch.multiple(steps, APART=least, TOGETHER=least),
+            patch.multiple(tiled, APART=least, TOGETHER=least),
+            patch.object(schedule, "APART", least),
         ):
             yield
 
@@ -74,7 +73,7 @@ def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
 
 def together(program) -> dict[str, list]:
     """The boxes of the vertices whose tiles are computed at once."""
-    cut = (step for step in program.ready.steps if len(step.calls) > 1)
+    cut = (step for step in program.schedule.steps if len(step.calls) > 1)
     return {step.calls[0].vertex: [call.box for call in step.calls] for step in cut}
 
 
@@ -103,14 +102,38 @@ def test_one_device_or_core_is_not_given_parts(devices, count):
         assert program.run(arrays_for(graph), {}).stats.workers == 1
 
 
-def test_what_takes_long_is_cut_as_planned():
-    graph = ed.parse(
-        "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
-    )
-    plan = ed.plan(graph, 2, strategy=["j"])
+LONG = "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- {} X[i,j] {} Y[j,k]\noutput Z"
+
+
+@pytest.mark.parametrize(("agg", "join", "is_partial"), [("sum", "*", False), ("max", "-", True)])
+def test_of_what_takes_long_only_products_are_cut_anew(agg, join, is_partial):
+    plan = ed.plan(ed.parse(LONG.format(agg, join)), 2, strategy=["j"])
     with cores(2):
         program = ThreadsEngine().prepare(plan)
-    assert [call.is_partial for call in program.schedule.calls[:2]] == [True, True]
+    assert [call.is_partial for call in program.schedule.calls[:2]] == [is_partial] * 2
+
+
+@pytest.mark.parametrize(("count", "wide", "tiles"), [(1, 9, 1), (2, 99, 2), (3, 99, 3), (2, 8, 8)])
+def test_products_have_as_many_tiles_as_cores_unless_all_are_wide(count, wide, tiles, monkeypatch):
+    monkeypatch.setattr(tiled, "_WIDE", wide)
+    monkeypatch.setattr(tiled, "APART", 0)
+    monkeypatch.setattr(tiled, "TOGETHER", 0)
+    graph = ed.parse("input X[i: 64, j: 8], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
+    plan = ed.plan(graph, 8, strategy="sqrt")
+    [vertex] = cut_for_cores(tile_program(program_of(plan)), count).vertices
+    assert len(vertex.tiles) == tiles
+    assert sorted(device for tile in vertex.tiles for device in tile.devices) == list(range(8))
+    seen = np.zeros((64, 64), int)
+    for tile in vertex.tiles:
+        (a, b), (c, d) = tile.box
+        seen[a:b, c:d] += 1
+        assert tile.reads == (((a, b), (0, 8)), ((0, 8), (c, d)))
+    assert (seen == 1).all()
+    arrays = {v.name: np.random.default_rng(0).random(v.shape, np.float32) for v in graph.inputs}
+    finished = []
+    found = ed.run(plan, arrays, ThreadsEngine(count), on_event=finished.append)
+    np.testing.assert_allclose(found["Z"], arrays["X"] @ arrays["Y"], rtol=1e-5)
+    assert {event.device for event in finished if hasattr(event, "device")} == set(range(8))
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])

@@ -14,7 +14,7 @@ from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
 import eindecomp
-from eindecomp.kernels.cpu.compiling.stored import Stored
+from eindecomp.solve.compiled import StoredLoop
 
 PROGRAM = """
 import numpy as np
@@ -56,6 +56,6 @@ def test_no_function_relies_on_a_cache_of_numba() -> None:
             continue
         for value in vars(import_module(module.name)).values():
             if isinstance(value, Dispatcher):
-                assert isinstance(value._cache, Stored | NullCache)
-                ours += isinstance(value._cache, Stored)
+                assert isinstance(value._cache, StoredLoop | NullCache)
+                ours += isinstance(value._cache, StoredLoop)
     assert ours > 50

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.kernels.cpu.contractions import fused
-from eindecomp.kernels.cpu.contractions.build import nest_of
-from eindecomp.kernels.cpu.einsum import EinSumKernel
-from eindecomp.kernels.measured import Verdicts, fastest_of
+from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
+from eindecomp.kernels.cpu.products import contractions
+from eindecomp.kernels.cpu.products.contractions import FusedContraction, fastest_of
+from eindecomp.kernels.cpu.products.nests import nest_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 
@@ -41,11 +41,11 @@ def test_the_kernel_gives_numpys_result(of: str) -> None:
 
 def test_only_floats_of_one_type_are_computed_by_nests() -> None:
     f4, f8, f2 = (np.dtype(name) for name in ("float32", "float64", "float16"))
-    assert fused.FusedContraction.suits(MTTKRP, (f4, f4, f4), f4)
-    assert not fused.FusedContraction.suits(MTTKRP, (f4, f8, f4), f8)
-    assert not fused.FusedContraction.suits(MTTKRP, (f2, f2, f2), f2)
+    assert FusedContraction.suits(MTTKRP, (f4, f4, f4), f4)
+    assert not FusedContraction.suits(MTTKRP, (f4, f8, f4), f8)
+    assert not FusedContraction.suits(MTTKRP, (f2, f2, f2), f2)
     two = EinSum((("i", "j"), ("j", "k")), ("i", "k"), product(2), SUM)
-    assert not fused.FusedContraction.suits(two, (f4, f4), f4)
+    assert not FusedContraction.suits(two, (f4, f4), f4)
 
 
 def test_what_is_not_a_number_stays_so() -> None:
@@ -62,7 +62,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_VERDICTS", Verdicts("a test of contractions", tuple))
+    monkeypatch.setattr(contractions, "_VERDICTS", {})
     measured: list[str] = []
 
     def first(ways: dict[str, Any]) -> str:
@@ -71,15 +71,15 @@ def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
         measured.append(next(iter(ways)))
         return measured[-1]
 
-    monkeypatch.setattr(fused, "fastest_of", first)
+    monkeypatch.setattr(contractions, "fastest_of", first)
     monkeypatch.setenv("EINDECOMP_CACHE_MB", "0")
-    contraction = fused.FusedContraction(MTTKRP)
+    contraction = FusedContraction(MTTKRP, einsum_kernel)
     sizes = {"i": 24, "j": 20, "k": 18, "a": 16}
     operands, out = tile("float32"), np.empty((24, 16), "float32")
     for _ in range(2):
         call = contraction.prepare(operands, out, sizes, lambda *_: None)
         assert call is not None
-        call.launch(operands, [out], ())
+        call.launch(operands, [out])
         np.testing.assert_allclose(out, np.einsum("ijk,ja,ka->ia", *operands), rtol=1e-3, atol=1e-3)
     assert len(measured) == 1
     assert nest_of(measured[0]) is not None
@@ -87,7 +87,7 @@ def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tiny_tiles_are_left_to_loops() -> None:
     operands = [np.ones(shape, "float32") for shape in ((2, 2, 2), (2, 3), (2, 3))]
-    contraction = fused.FusedContraction(MTTKRP)
+    contraction = FusedContraction(MTTKRP, einsum_kernel)
     sizes = {"i": 2, "j": 2, "k": 2, "a": 3}
     out = np.empty((2, 3), "float32")
     assert contraction.prepare(operands, out, sizes, lambda *_: None) is None

@@ -1,8 +1,12 @@
-"""The sizes of the labels of one tile, from its arrays and from what is never cut."""
+"""The arrays of one tile: the sizes of its labels, and where arrays are in memory."""
 
 from __future__ import annotations
 
+import sys
+from ctypes import c_int64
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.lang.scalar import used_args
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import EinSum, Labels
+
+    Array = np.ndarray[Any, Any]
 
 
 def sizes_of(labels: Sequence[Labels], arrays: Sequence[Any]) -> dict[str, int]:
@@ -37,3 +43,21 @@ def lent_sizes(graph: Graph, vertex: Vertex, op: EinSum) -> tuple[tuple[str, int
     seen = {*op.output, *(label for own in op.inputs[:read] for label in own)}
     sizes = graph.label_sizes(vertex)
     return tuple((label, sizes[label]) for label in op.labels if label not in seen)
+
+
+def _told_address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _read_address(array: Array) -> int:
+    # As NumPy's own macro for C finds it, five times as fast as asking for it.
+    return c_int64.from_address(id(array) + object.__basicsize__).value
+
+
+def _is_told() -> bool:
+    sample = np.zeros(3)[1:]
+    return sys.implementation.name != "cpython" or _read_address(sample) != _told_address(sample)
+
+
+address = _told_address if _is_told() else _read_address
+"""A function of an array: where its first element is."""

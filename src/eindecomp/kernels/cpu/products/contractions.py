@@ -1,0 +1,189 @@
+"""Sums of products of three and more inputs: the fastest nest for every class of sizes.
+
+It is measured once and kept on disk. Of several processes one measures and the others take its
+word: ranks of a job that found different ways to be the fastest would round differently.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from functools import partial
+from math import prod
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from eindecomp.kernels.cache import load, only_process, store
+from eindecomp.kernels.cpu.compiling.compile import versions
+from eindecomp.kernels.cpu.loops.nest import strides_of
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
+from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
+from eindecomp.kernels.sums_of_products import cheapest_trees
+from eindecomp.lang.einsum import EinSum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.kernels.cpu.loops.launch import LoopsCall
+    from eindecomp.kernels.cpu.products.nests import PairKernel
+    from eindecomp.lang.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+    Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]
+
+_TYPES = {np.dtype("float32"), np.dtype("float64")}
+_SMALL = 2**14
+"""Points up to which generated loops are not worth comparing with anything."""
+_WORK = 2**31
+"""The most operations of a nest that are measured at a time: some tens of milliseconds."""
+_POINTS = 2**24
+"""The most points up to which generated loops are compared with nests."""
+_EXACT = 64
+"""The longest label of which every size is a class of its own: kernels differ."""
+_LOOPS = "loops"
+_KEY = "contractions "
+_ROUNDS = 8
+_ENOUGH = 0.12  # seconds of one way, after which three rounds will do
+_FAR = 1.5  # times the best: a way that takes longer at first is not tried again
+_CLEARLY = 0.98  # of another way's time, to be preferred to it
+
+
+class FusedContraction:
+    """A sum of products of several inputs of one type; `kernel_of` multiplies two of them."""
+
+    def __init__(self, op: EinSum, kernel_of: PairKernel) -> None:
+        # Classes know labels by number only.
+        self._names = names = {label: f"l{k}" for k, label in enumerate(op.labels)}
+        inputs = tuple(tuple(names[label] for label in own) for own in op.inputs)
+        output = tuple(names[label] for label in op.output)
+        self._op = EinSum(inputs, output, op.join, op.agg)
+        self._kernel_of = kernel_of
+
+    @staticmethod
+    def suits(op: EinSum, dtypes: Sequence[DType], out: DType) -> bool:
+        """Whether nests compute it."""
+        types = {*dtypes, out}
+        return op.is_contraction and len(op.inputs) > 2 and len(types) == 1 and types <= _TYPES
+
+    def prepare(
+        self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
+    ) -> NestCall | None:
+        """The fastest way to compute arrays of a layout; None if `loops` are, which it is given.
+
+        Ways that are measured write to the output.
+        """
+        own = {self._names[label]: size for label, size in sizes.items()}
+        if prod(own.values()) <= _SMALL:
+            return None
+        title = _title(self._op, operands, out, own)
+        nest = nest_of(verdict(title, partial(self._measure, operands, out, own, loops)))
+        if nest is None:
+            return None
+        return NestCall(self._op, nest, own, out.dtype, self._kernel_of)
+
+    def _measure(
+        self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
+    ) -> str:
+        """The text of the fastest nest for the first of a class, or that loops are faster."""
+        sizes = _sample(self._op, sizes)
+        windows = {label: slice(size) for label, size in sizes.items()}
+        labels, arrays = (*self._op.inputs, self._op.output), (*operands, out)
+        *given, result = (
+            cut(array, own, windows) for array, own in zip(arrays, labels, strict=True)
+        )
+        ways: dict[str, Callable[[], None]] = {}
+        with one_thread_each():
+            for nest in candidates(self._op, given, result, sizes):
+                call = NestCall(self._op, nest, sizes, out.dtype, self._kernel_of)
+                ways[nest.to_text()] = partial(call.launch, given, [result])
+            if prod(sizes.values()) <= _POINTS:
+                compiled = loops(given, [result], {})
+                if compiled is not None:
+                    ways[_LOOPS] = partial(compiled.launch, given, [result], ())
+            return fastest_of(ways)
+
+
+def _sample(op: EinSum, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes that stand for larger ones: the longest labels are shortened first."""
+    shorter = dict(sizes)
+    while cheapest_trees(op.inputs, op.output, shorter)[0][0] > _WORK:
+        longest = max(shorter, key=lambda label: shorter[label])
+        shorter[longest] = -(-shorter[longest] // 2)
+    return shorter
+
+
+def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str, int]) -> str:
+    """The class: labels and types, sizes that are about the same, and the order in memory."""
+    layouts: list[object] = []
+    for own, array in zip((*op.inputs, op.output), (*operands, out), strict=True):
+        strides = strides_of(own, array)
+        reach = sum((sizes[label] - 1) * abs(step) for label, step in strides.items())
+        is_compact = reach + array.itemsize == array.nbytes
+        layouts.append(
+            [sorted(strides, key=lambda label, own=strides: -abs(own[label])), is_compact]
+        )
+    rounded = {k: n if n <= _EXACT else 1 << (n - 1).bit_length() for k, n in sizes.items()}
+    return json.dumps([out.dtype.name, op.inputs, op.output, layouts, rounded])
+
+
+# Measuring
+
+
+_LOCK = threading.RLock()
+_VERDICTS: dict[str, str] = {}
+"""Those of this machine, under the names of what was measured, as far as they were asked for."""
+
+
+def verdict(name: str, measure: Callable[[], str]) -> str:
+    """The verdict under a name; `measure` gives it where there is none yet.
+
+    For another processor, another version of the compiler or of the source there are others.
+    """
+    with _LOCK:
+        if name not in _VERDICTS:
+            _VERDICTS.update(_read())
+        if name not in _VERDICTS:
+            with only_process():
+                _VERDICTS.update(_read())  # another may have measured meanwhile
+                if name not in _VERDICTS:
+                    _VERDICTS[name] = measure()
+                    store(_KEY + versions(), json.dumps(_VERDICTS).encode())
+        return _VERDICTS[name]
+
+
+def _read() -> dict[str, str]:
+    with suppress(ValueError):
+        read: Any = json.loads(load(_KEY + versions()) or b"{}")
+        if isinstance(read, dict):
+            entries = cast("dict[object, object]", read)
+            return {str(name): str(chosen) for name, chosen in entries.items()}
+    return {}
+
+
+def fastest_of(ways: Mapping[str, Callable[[], None]]) -> str:
+    """The name of the fastest of several ways, tried in turns; an earlier one wins a draw."""
+    best: dict[str, float] = {}
+    for name, way in ways.items():
+        way()  # the first time memory is found, and code is loaded
+        best[name] = _seconds(way)
+    left = [name for name in ways if best[name] <= _FAR * min(best.values())]
+    start = perf_counter()
+    for turn in range(_ROUNDS):
+        if len(left) < 2 or (turn > 2 and perf_counter() - start > _ENOUGH * len(left)):
+            break
+        for name in left:
+            best[name] = min(best[name], _seconds(ways[name]))
+    winner = left[0]
+    for name in left[1:]:
+        if best[name] < _CLEARLY * best[winner]:
+            winner = name
+    return winner
+
+
+def _seconds(way: Callable[[], None]) -> float:
+    start = perf_counter()
+    way()
+    return perf_counter() - start
