@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from eindecomp.api.simulate import simulate
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
-    from eindecomp.frontends.torch.importing import from_torch
-    from eindecomp.frontends.torch.weights import torch_weights
+    from eindecomp.frontends.torch.importing import from_torch, torch_weights
     from eindecomp.graph.evaluate import evaluate
     from eindecomp.graph.grad import grad
     from eindecomp.graph.graph import Graph
@@ -135,7 +134,7 @@ _LATER = {
     "run": "api.run",
     "simulate": "api.simulate",
     "solve": "solve",
-    "torch_weights": "frontends.torch.weights",
+    "torch_weights": "frontends.torch.importing",
 }
 
 

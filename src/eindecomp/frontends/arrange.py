@@ -15,16 +15,14 @@ from eindecomp.frontends.formulas import (
     rewired,
     typed_number,
 )
-from eindecomp.frontends.record import whole
-from eindecomp.frontends.views import Factor, View, common_factors, size_of
+from eindecomp.frontends.record import Factor, View, common_factors, size_of, whole
 from eindecomp.graph.ops import Fill, Reshape, Slice
 from eindecomp.lang.scalar import Arg, Const, call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.scalar import Expr
 
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import GraphError
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
-from eindecomp.frontends.views import Factor, View, has_axis, size_of, transposed
+from eindecomp.frontends.record import Factor, View, has_axis, size_of, transposed
 from eindecomp.graph.ops import Concat, Gather, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, call, replace_args, used_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.scalar import Expr
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import ExpressionError
-from eindecomp.frontends.views import Factor, View, size_of
+from eindecomp.frontends.record import Factor, View, size_of
 from eindecomp.graph.evaluate import compute
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
@@ -26,8 +26,7 @@ from eindecomp.lang.simplify import simplify
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Number
 

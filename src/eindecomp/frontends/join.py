@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
 from eindecomp.frontends.formulas import folded, formula, typed_number
-from eindecomp.frontends.views import Factor, View, common_factors, has_axis, size_of
+from eindecomp.frontends.record import Factor, View, common_factors, has_axis, size_of
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call, replace_args
@@ -19,8 +19,7 @@ from eindecomp.lang.scalar_types import type_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.dtypes import Type
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr

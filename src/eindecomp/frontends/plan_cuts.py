@@ -11,10 +11,10 @@ along one dimension of its mesh at a time moves less: `coarsest` is the mesh of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
@@ -26,10 +26,12 @@ from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from eindecomp.layout.cut import Axes
     from eindecomp.planner.plan import Plan
+
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,26 @@ def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
     return found
 
 
+def said(
+    plan: Plan, say: Callable[[str, Cut], Said]
+) -> tuple[dict[str, tuple[Said, ...]], dict[str, tuple[Said | None, ...]]]:
+    """The layouts of tensors and the operands of vertices, each cut as `say` says it.
+
+    An operand whose elements are never read is None.
+    """
+    layouts = {
+        name: tuple(say(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
+    }
+    operands = {
+        name: tuple(
+            None if cut is None else say(source, widened(cut, plan.graph[source].shape))
+            for source, cut in zip(plan.graph[name].inputs, own.reads, strict=True)
+        )
+        for name, own in vertex_cuts(plan).items()
+    }
+    return layouts, operands
+
+
 def widened(cut: Cut, shape: Sequence[int]) -> Cut:
     """The least cut without windows and diagonals that has on every device what this one has.
 
@@ -128,16 +150,6 @@ class Coarse:
     def cut(self, cut: Cut) -> Cut:
         """A cut by the plan's mesh as one by this."""
         return tuple(span._replace(axes=self.axes(span.axes)) for span in cut)
-
-    def vertex(self, own: VertexCuts) -> VertexCuts:
-        """The cuts of a vertex by this mesh."""
-        return replace(
-            own,
-            reads=tuple(None if cut is None else self.cut(cut) for cut in own.reads),
-            made=self.cut(own.made),
-            summed=self.axes(own.summed),
-            home=self.cut(own.home),
-        )
 
 
 def as_planned(plan: Plan) -> Coarse:

@@ -1,12 +1,18 @@
-"""`Record`: the graph that grows while a model is imported, and what is known of its dimensions."""
+"""Arrays as views of a vertex, and `Record`: the graph that grows while a model is imported.
+
+Arrays of frameworks have no labels. A dimension of one is a product of *factors*, outermost first.
+A factor is an axis of the vertex or, where it has no axis, a repetition. So transposing, adding and
+dropping dimensions of size 1, expanding, merging dimensions, and splitting what is repeated take no
+vertex. The record knows which dimensions operations align, and names them in the end.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.views import Factor, View
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Reshape
 
@@ -15,10 +21,85 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr
+    from eindecomp.lang.scalar import Expr, Number
 
     Operand = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An axis of a vertex, or without one a repetition."""
+
+    size: int
+    axis: int | None = None
+
+
+Dim = tuple[Factor, ...]
+
+
+def size_of(dim: Dim) -> int:
+    """The size of a dimension.
+
+    >>> size_of((Factor(2, 0), Factor(3)))
+    6
+    """
+    return prod(factor.size for factor in dim)
+
+
+def has_axis(dim: Dim) -> bool:
+    """Whether a dimension is more than repetitions."""
+    return any(factor.axis is not None for factor in dim)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array: a vertex seen with dimensions of its own, or one number repeated."""
+
+    vertex: str
+    dims: tuple[Dim, ...]
+    dtype: DType
+    number: Number | None = None
+    """The value of all elements, where there is no vertex."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of every dimension."""
+        return tuple(map(size_of, self.dims))
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the vertex in the order in which the dimensions show them."""
+        return tuple(f.axis for dim in self.dims for f in dim if f.axis is not None)
+
+
+def transposed(array: View, order: Sequence[int]) -> View:
+    """The same with its dimensions in another order."""
+    return replace(array, dims=tuple(array.dims[k] for k in order))
+
+
+def common_factors(dims: Sequence[Dim]) -> tuple[int, ...] | None:
+    """The sizes into which dimensions of one size can all be cut; None if their cuts do not nest.
+
+    >>> common_factors([(Factor(32, 0),), (Factor(8, 0), Factor(4))])
+    (8, 4)
+    """
+    ends: set[int] = set()
+    for dim in dims:
+        inner = 1
+        for factor in reversed(dim):
+            inner *= factor.size
+            ends.add(inner)
+    ordered = sorted(ends - {1})
+    found: list[int] = []
+    below = 1
+    for end in ordered:
+        if end % below:
+            return None
+        found.append(end // below)
+        below = end
+    return tuple(reversed(found))
 
 
 class Record:
@@ -31,18 +112,11 @@ class Record:
         """What the vertices that come next are called."""
         self.local: dict[str, dict[str, int]] = {}
         """Of every vertex the class of each label."""
-        self.final: Mapping[str, str] = {}
-        """What every vertex is called in the graph that is handed out."""
 
     def dims(self, name: str) -> tuple[int, ...]:
         """The classes of a vertex's dimensions."""
         local = self.local[name]
         return tuple(local[label] for label in self.graph[name].labels)
-
-    def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
-        """An array that the user gives."""
-        sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self._noted(self.graph.input(name, sizes, dtype), {}, sizes)
 
     def fill(self, shape: Sequence[int], value: Expr) -> View:
         """An array made from its indices."""
@@ -58,7 +132,7 @@ class Record:
     ) -> View:
         """A vertex of any kind; `known` are the classes of labels that come from its inputs."""
         made = self.graph.add(op, inputs, self.graph.fresh(self.stem), sizes)
-        return self._noted(made, known, sizes or {})
+        return self.noted(made, known, sizes or {})
 
     def einsum(
         self,
@@ -76,9 +150,10 @@ class Record:
         for name, labels in operands:
             for label, dim in zip(labels, self.dims(name), strict=True):
                 known[label] = self.names.same(known[label], dim) if label in known else dim
-        return self._noted(made, known, sizes or {})
+        return self.noted(made, known, sizes or {})
 
-    def _noted(self, vertex: Vertex, known: Mapping[str, int], sizes: Mapping[str, int]) -> View:
+    def noted(self, vertex: Vertex, known: Mapping[str, int], sizes: Mapping[str, int]) -> View:
+        """A vertex that was added, its dimensions of classes that are known or new."""
         local = dict(known)
         for label, size in {**sizes, **vertex.sizes}.items():
             if label not in local:
@@ -95,19 +170,6 @@ class Record:
             if len(group) > 1:
                 local[label] = self.names.new(prod(sizes[part] for part in group))
                 self.names.split(local[label], [local[part] for part in group])
-
-    def vote(
-        self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
-    ) -> None:
-        """Suggest names for the dimensions of an array, or for the factors of one."""
-        if array.number is not None:
-            return
-        classes = self.dims(array.vertex)
-        for dim, given in zip(array.dims, names, strict=True):
-            own = given if isinstance(given, tuple) else (given,)
-            for factor, name in zip(dim, own, strict=False):
-                if name is not None and len(dim) <= len(own) and factor.axis is not None:
-                    self.names.vote(classes[factor.axis], name, strength)
 
 
 def whole(vertex: Vertex) -> View:
@@ -174,7 +236,7 @@ class LabelNames:
             products.setdefault(self._root(dim), parts)
         taken: dict[str, dict[int, str]] = defaultdict(dict)
         for root in self._in_order(products):
-            stem = self._stem(root)
+            stem = min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
             if root in products and self._strength(root) < 2:
                 parts = [names.get(self._root(part), "") for part in products[root]]
                 stem = "_".join(parts) if all(parts) else stem
@@ -197,9 +259,6 @@ class LabelNames:
 
     def _strength(self, root: int) -> int:
         return -min(self._votes[root])[0] if self._votes.get(root) else 0
-
-    def _stem(self, root: int) -> str:
-        return min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
 
 
 def distinct(names: Iterable[str]) -> list[str]:

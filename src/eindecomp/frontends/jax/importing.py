@@ -14,11 +14,17 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
-from eindecomp.frontends.jax import primitives  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
+from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers them
+    contractions,  # pyright: ignore[reportUnusedImport]
+    control,  # pyright: ignore[reportUnusedImport]
+    elementwise,  # pyright: ignore[reportUnusedImport]
+    indexing,  # pyright: ignore[reportUnusedImport]
+    shapes,  # pyright: ignore[reportUnusedImport]
+)
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
+from eindecomp.frontends.record import View
 from eindecomp.frontends.trace import Trace
-from eindecomp.frontends.views import View
 from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
@@ -109,12 +115,12 @@ def read_function(
                 f"argument {name} is a random key, and draws of random numbers are no part of a "
                 f"graph; draw them outside and pass them, or fix the key inside the function"
             )
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments.arrays]
+    like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments.arrays]
 
     def called(*arrays: Any) -> Any:
         return arguments.call(fn, arrays)
 
-    jaxpr, tree = jax.make_jaxpr(called, return_shape=True)(*shapes)
+    jaxpr, tree = jax.make_jaxpr(called, return_shape=True)(*like)
     reader = Reader()
     inputs = [
         reader.trace.input(name, var.aval.shape, var.aval.dtype)
@@ -133,7 +139,7 @@ def read_function(
         tuple(names),
         reader.constants,
         reader.made,
-        reader.trace.names,
+        reader.trace.final_names,
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eindecomp.frontends.jax.importing import Way
-    from eindecomp.frontends.views import Dim, View
+    from eindecomp.frontends.record import Dim, View
 
 
 @dataclass(slots=True, eq=False)

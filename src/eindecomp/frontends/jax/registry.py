@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.views import View
+from eindecomp.frontends.record import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,10 +19,9 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.torch.weights import named_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -55,6 +54,20 @@ def _drop_unread(program: ExportedProgram) -> None:
                 is_operator = isinstance(node.target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
                 if is_operator and not node.users and not changes(node):
                     part.graph.erase_node(node)
+
+
+def named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """All parameters and buffers under all their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def first_names(module: nn.Module) -> Mapping[int, str]:
+    """The first name of every parameter and buffer, by its identity."""
+    found: dict[int, str] = {}
+    for name, tensor in named_tensors(module):
+        found.setdefault(id(tensor), name)
+    return found
 
 
 @contextmanager

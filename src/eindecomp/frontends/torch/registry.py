@@ -13,7 +13,7 @@ import torch
 from torch import _prims_common
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.views import View
+from eindecomp.frontends.record import View
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
 
 if TYPE_CHECKING:

@@ -14,11 +14,15 @@ import torch
 from torch import nn
 
 from eindecomp.errors import GraphError, PlanError
+from eindecomp.frontends.record import View
 from eindecomp.frontends.tensor_parallel import NOBODY
-from eindecomp.frontends.torch.exporting import exported_program, module_lines, set_otherwise
+from eindecomp.frontends.torch.exporting import (
+    exported_program,
+    module_lines,
+    named_tensors,
+    set_otherwise,
+)
 from eindecomp.frontends.torch.importing import import_module
-from eindecomp.frontends.torch.weights import named_tensors
-from eindecomp.frontends.views import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

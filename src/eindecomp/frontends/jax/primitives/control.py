@@ -9,7 +9,7 @@ from eindecomp.frontends.operations import stacked
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
     from eindecomp.lang.scalar import Expr
 
 MAX_STEPS = 10_000

@@ -15,7 +15,7 @@ from eindecomp.frontends.operations import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
 
 
 @primitive("broadcast_in_dim")

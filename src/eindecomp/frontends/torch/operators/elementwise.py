@@ -6,8 +6,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, stacked
+from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.registry import common_type, number, operator
-from eindecomp.frontends.views import View
 from eindecomp.lang.dtypes import BOOL, Kind, kind
 
 if TYPE_CHECKING:

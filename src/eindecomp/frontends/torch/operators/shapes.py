@@ -12,8 +12,8 @@ from eindecomp.frontends.torch.registry import operator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.frontends.record import View
     from eindecomp.frontends.torch.registry import Number, Operand, Operation
-    from eindecomp.frontends.views import View
 
 
 @operator(

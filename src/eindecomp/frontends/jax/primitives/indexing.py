@@ -1,4 +1,4 @@
-"""`gather`, in all forms: rows at indices, windows at starts, and both along several dimensions."""
+"""`gather` and `scatter` in all forms: rows at indices, windows at starts, and both at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.jax.primitives.shapes import clamped
+from eindecomp.frontends.formulas import neutral
+from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.operations import counts_along, flat_index
+from eindecomp.frontends.rows_at_indices import aggregated_into, counts_along, flat_index, put_into
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
 
 
 @dataclass(slots=True)
@@ -159,3 +160,112 @@ def arranged(op: Equation, array: View, axes: list[Axis], wanted: list[Axis]) ->
             left.append(axis)
             array = op.trace.unsqueeze(array, len(array.dims))
     return op.trace.transpose(array, [left.index(axis) for axis in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How rows are combined with what is there."""
+
+    join: str
+    agg: str
+
+
+_WAYS = {
+    "scatter-add": _Way("x + y", "sum"),
+    "scatter-sub": _Way("x - y", "sum"),
+    "scatter-mul": _Way("x * y", "prod"),
+    "scatter-max": _Way("max(x, y)", "max"),
+    "scatter-min": _Way("min(x, y)", "min"),
+    "scatter": _Way("y", ""),
+}
+
+
+@primitive(*_WAYS, *(name.replace("-", "_") for name in _WAYS))
+def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
+    way = _WAYS[op.name.replace("_", "-")]
+    if not way.agg and not _puts_updates(op):
+        op.refuse(
+            "it applies a function to elements at indices, once for every time that an index "
+            "occurs; where indices differ, x.at[i].set(f(x[i])) is the same and is imported"
+        )
+    numbers = op.params["dimension_numbers"]
+    inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    window = iter(k for k in range(len(x.dims)) if k not in inserted)
+    places = iter(range(len(indices.dims) - 1))
+    axes = [
+        Axis(False, next(window)) if k in numbers.update_window_dims else Axis(True, next(places))
+        for k in range(len(updates.dims))
+    ]
+    sizes = {a.place: updates.shape[k] for k, a in enumerate(axes) if not a.of_indices}
+    starts = dict(
+        zip(map(int, numbers.scatter_dims_to_operand_dims), columns(op, indices), strict=True)
+    )
+    starts = {d: i for d, i in starts.items() if sizes.get(d, 1) < x.shape[d] or x.shape[d] == 1}
+    starts |= {
+        d: op.trace.number(0, "int64")
+        for d, n in sizes.items()
+        if d not in starts and n < x.shape[d]
+    }
+    if prod(indices.shape[:-1]) == 1 and not numbers.operand_batching_dims:
+        return _put_window(way, op, x, updates, axes, starts)
+    if any(sizes.get(d, 1) > 1 for d in starts):
+        op.refuse(
+            "it scatters windows at several starts along a dimension of which they are a part"
+        )
+    shared = dict(
+        zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
+    )
+    return _put_rows(way, op, x, updates, axes, starts, shared)
+
+
+def _puts_updates(op: Equation) -> bool:
+    """Whether a scatter puts what it is given, and not a function of what is there."""
+    jaxpr = op.params["update_jaxpr"]
+    return jaxpr is None or jaxpr.outvars[0] is jaxpr.invars[1]
+
+
+def _is_clip(op: Equation) -> bool:
+    return "CLIP" in str(op.params["mode"])
+
+
+def _put_window(
+    way: _Way, op: Equation, x: View, updates: View, axes: list[Axis], starts: dict[int, View]
+) -> View:
+    """One window, at one start."""
+    whole = [Axis(False, k) for k in range(len(x.dims))]
+    window = arranged(op, updates, axes, whole)
+    starts = {d: op.trace.reshape(i, ()) for d, i in starts.items()}
+    starts = {d: i for d, i in starts.items() if x.shape[d] != window.shape[d]}
+    clip = _is_clip(op)
+    if not way.agg:
+        return put(op, x, window, starts, clamp=clip)
+    beside = op.trace.number(neutral(way.agg, x.dtype), x.dtype, x.shape)
+    return op.map(way.join, x, put(op, beside, window, starts, clamp=clip))
+
+
+def _put_rows(
+    way: _Way,
+    op: Equation,
+    x: View,
+    updates: View,
+    axes: list[Axis],
+    starts: dict[int, View],
+    shared: dict[int, int],
+) -> View:
+    """Rows, each at an index."""
+    for dim, index in list(starts.items()):
+        along = counts_along(op.trace, index)
+        whole = along is not None and index.shape[along] == x.shape[dim]
+        if along is not None and whole and along not in shared.values() and len(starts) > 1:
+            shared[dim] = along
+            del starts[dim]
+    dims = sorted(starts)
+    own = [clamped(op, starts[d], x.shape[d] - 1) if _is_clip(op) else starts[d] for d in dims]
+    index = flat_index(op.trace, own, [x.shape[d] for d in dims])
+    # Put the dimensions of the indices first, then what a row consists of.
+    window = sorted(axis for axis in axes if not axis.of_indices and axis.place not in dims)
+    rows = arranged(op, updates, axes, [*(Axis(True, k) for k in range(len(index.dims))), *window])
+    if not way.agg:
+        return put_into(op.trace, x, dims, rows, index, shared)
+    made = aggregated_into(op.trace, x, dims, rows, index, shared, way.agg)
+    return made if way.join == "x + y" and x.number == 0 else op.map(way.join, x, made)
