@@ -15,7 +15,7 @@ from eindecomp.frontends.formulas import (
     rewired,
     typed_number,
 )
-from eindecomp.frontends.record import Factor, View, common_factors, size_of, whole
+from eindecomp.frontends.record import Factor, View, common_factors, size_of, whole, with_dim
 from eindecomp.graph.ops import Fill, Reshape, Slice
 from eindecomp.lang.scalar import Arg, Const, call
 
@@ -30,30 +30,25 @@ def without_axis(record: Record, array: View, place: int) -> View:
     """The same with a dimension of size 1 that is no axis of the vertex any more."""
     for factor in array.dims[place]:
         if factor.axis is not None:
-            array = at_index(record, array, factor.axis, 0)
-    return replace(array, dims=(*array.dims[:place], (), *array.dims[place + 1 :]))
+            array = _at_first(record, array, factor.axis)
+    return with_dim(array, place, ())
 
 
-def at_index(record: Record, array: View, axis: int, index: int) -> View:
-    """The view with an axis of its vertex fixed at an index: it is in no dimension any more."""
+def _at_first(record: Record, array: View, axis: int) -> View:
+    """The view with an axis of its vertex fixed at its first index: it is in no dimension then."""
     vertex = record.graph[array.vertex]
-    kept = [k for k in range(len(vertex.shape)) if k != axis]
+    kept = [k for k in _all(vertex.shape) if k != axis]
     if isinstance(vertex.op, Fill):
         by: dict[int, Expr] = {k: Arg(n) for n, k in enumerate(kept)}
         shape = [vertex.shape[k] for k in kept]
-        made = reindexed(record, whole(vertex), shape, by | {axis: Const(index)})
+        made = reindexed(record, whole(vertex), shape, by | {axis: Const(0)})
         if made is not None:
             return rewired(array, made, {axis: (), **dict(zip(kept, made.dims, strict=True))})
-    ranges = tuple(index if k == axis else None for k in _all(vertex.shape))
+    ranges = tuple(0 if k == axis else None for k in _all(vertex.shape))
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
-    classes = record.dims(vertex.name)
-    made = record.add(op, [vertex.name], {f"l{k}": classes[k] for k in kept})
-    place = {old: new for new, old in enumerate(kept)}
-    dims = tuple(
-        tuple(f if f.axis is None else Factor(f.size, place[f.axis]) for f in dim if f.axis != axis)
-        for dim in array.dims
-    )
-    return replace(array, vertex=made.vertex, dims=dims)
+    made = record.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
+    place = {old: (Factor(vertex.shape[old], new),) for new, old in enumerate(kept)}
+    return rewired(array, made, place | {axis: ()})
 
 
 def _all(items: Sequence[object]) -> range:
@@ -94,8 +89,7 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     dim = array.dims[place]
     axis = dim[at].axis
     if axis is None:
-        new = (*dim[:at], *map(Factor, sizes), *dim[at + 1 :])
-        return replace(array, dims=(*array.dims[:place], new, *array.dims[place + 1 :]))
+        return with_dim(array, place, (*dim[:at], *map(Factor, sizes), *dim[at + 1 :]))
     vertex = record.graph[array.vertex]
     if isinstance(vertex.op, Fill) and (found := _split_fill(record, array, axis, sizes)):
         return found
@@ -105,20 +99,13 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     known = dict(zip(own, sizes, strict=True))
     known |= {f"l{k}": size for k, size in enumerate(vertex.shape) if k != axis}
     op = Reshape(before, after, tuple((label, known[label]) for (label,) in after))
-    classes = record.dims(vertex.name)
-    made = record.add(op, [vertex.name], {f"l{k}": c for k, c in enumerate(classes) if k != axis})
+    labels = [None if k == axis else f"l{k}" for k in _all(vertex.shape)]
+    made = record.add(op, [(vertex.name, labels)])
     parts = record.dims(made.vertex)[axis : axis + len(sizes)]
-    record.names.split(classes[axis], parts)
-
-    def moved(f: Factor) -> Dim:
-        if f.axis is None or f.axis < axis:
-            return (f,)
-        if f.axis > axis:
-            return (Factor(f.size, f.axis + len(sizes) - 1),)
-        return tuple(Factor(size, axis + k) for k, size in enumerate(sizes))
-
-    dims = tuple(tuple(g for f in dim for g in moved(f)) for dim in array.dims)
-    return replace(array, vertex=made.vertex, dims=dims)
+    record.names.split(record.dims(vertex.name)[axis], parts)
+    new = iter(made.dims)
+    by = {k: [next(new) for _ in before[k]] for k in _all(vertex.shape)}
+    return rewired(array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()})
 
 
 def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) -> View | None:
@@ -156,8 +143,8 @@ def merged(record: Record, array: View, place: int) -> View:
         groups += [labels] if k == place else [(label,) for label in labels]
     before = tuple((f"l{k}",) for k in _all(vertex.shape))
     sizes = tuple((f"l{k}", size) for k, size in enumerate(vertex.shape))
-    classes = {f"l{k}": c for k, c in enumerate(record.dims(vertex.name))}
-    made = record.add(Reshape(before, tuple(groups), sizes), [vertex.name], classes)
+    labels = [label for (label,) in before]
+    made = record.add(Reshape(before, tuple(groups), sizes), [(vertex.name, labels)])
     axes = iter(_all(groups))
     dims = tuple(
         (Factor(size_of(dim), next(axes)),)
@@ -226,5 +213,5 @@ def _regrouped(record: Record, one: View, shape: Sequence[int]) -> View:
         ones = ones if own else ones[1:]
     array = replace(one, dims=(*dims, tuple(ones)))
     while array.dims[-1]:
-        array = at_index(record, array, array.dims[-1][0].axis or 0, 0)
+        array = _at_first(record, array, array.dims[-1][0].axis or 0)
     return replace(array, dims=array.dims[:-1])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
 from eindecomp.frontends.formulas import folded, formula, typed_number
-from eindecomp.frontends.record import Factor, View, common_factors, has_axis, size_of
+from eindecomp.frontends.record import Factor, View, common_factors, has_axis, size_of, with_dim
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call, replace_args
@@ -190,7 +190,7 @@ def _refined(record: Record, read: Read, factors: Mapping[int, tuple[int, ...]])
     for place, symbol in enumerate(read.symbols):
         dim, wanted = array.dims[place], factors[symbol]
         if not has_axis(dim):
-            array = replace(array, dims=(*array.dims[:place], (), *array.dims[place + 1 :]))
+            array = with_dim(array, place, ())
         elif wanted == (size_of(dim),):
             array = merged(record, array, place) if len(dim) > 1 else array
         else:

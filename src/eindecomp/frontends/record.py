@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr, Number
 
-    Operand = tuple[str, tuple[str, ...]]
+    Operand = tuple[str, Sequence[str | None]]
+    """A vertex, and a label for each of its dimensions; None for one that is not in the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ class View:
     def axes(self) -> tuple[int, ...]:
         """The axes of the vertex in the order in which the dimensions show them."""
         return tuple(f.axis for dim in self.dims for f in dim if f.axis is not None)
+
+
+def with_dim(array: View, place: int, dim: Dim) -> View:
+    """The same with another dimension at a place."""
+    return replace(array, dims=(*array.dims[:place], dim, *array.dims[place + 1 :]))
 
 
 def transposed(array: View, order: Sequence[int]) -> View:
@@ -121,23 +127,20 @@ class Record:
     def fill(self, shape: Sequence[int], value: Expr) -> View:
         """An array made from its indices."""
         sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self.add(Fill(tuple(sizes), value), [], {}, sizes)
+        return self.add(Fill(tuple(sizes), value), [], sizes)
 
     def add(
-        self,
-        op: Op,
-        inputs: Sequence[str],
-        known: Mapping[str, int],
-        sizes: Mapping[str, int] | None = None,
+        self, op: Op, operands: Sequence[Operand], sizes: Mapping[str, int] | None = None
     ) -> View:
-        """A vertex of any kind; `known` are the classes of labels that come from its inputs."""
-        made = self.graph.add(op, inputs, self.graph.fresh(self.stem), sizes)
-        return self.noted(made, known, sizes or {})
+        """A vertex of any kind; dimensions under one label are of one class from now on."""
+        names = [name for name, _ in operands]
+        made = self.graph.add(op, names, self.graph.fresh(self.stem), sizes)
+        return self.noted(made, operands, sizes or {})
 
     def einsum(
         self,
         output: tuple[str, ...],
-        operands: Sequence[Operand],
+        operands: Sequence[tuple[str, tuple[str, ...]]],
         join: Expr,
         agg: str | Monoid | None,
         sizes: Mapping[str, int] | None = None,
@@ -146,15 +149,15 @@ class Record:
         made = self.graph.add_einsum(
             output, operands, join, agg, self.graph.fresh(self.stem), sizes
         )
-        known: dict[str, int] = {}
+        return self.noted(made, operands, sizes or {})
+
+    def noted(self, vertex: Vertex, operands: Sequence[Operand], sizes: Mapping[str, int]) -> View:
+        """A vertex that was added, with the classes of its dimensions."""
+        local: dict[str, int] = {}
         for name, labels in operands:
             for label, dim in zip(labels, self.dims(name), strict=True):
-                known[label] = self.names.same(known[label], dim) if label in known else dim
-        return self.noted(made, known, sizes or {})
-
-    def noted(self, vertex: Vertex, known: Mapping[str, int], sizes: Mapping[str, int]) -> View:
-        """A vertex that was added, its dimensions of classes that are known or new."""
-        local = dict(known)
+                if label is not None:
+                    local[label] = self.names.same(local[label], dim) if label in local else dim
         for label, size in {**sizes, **vertex.sizes}.items():
             if label not in local:
                 local[label] = self.names.new(size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from eindecomp.frontends.formulas import evaluated, neutral
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.operations import padded, running
+from eindecomp.frontends.operations import padded, placed, running
 from eindecomp.lang.dtypes import INT64
 from eindecomp.lang.scalar import Arg, replace_args, used_args
 
@@ -40,7 +40,47 @@ def counts_along(trace: Trace, index: View) -> int | None:
     return along if np.array_equal(found, np.arange(size)) else None
 
 
-# Rows at indices
+def looked_up(
+    trace: Trace,
+    x: View,
+    at: Mapping[int, View],
+    shape: Sequence[int],
+    shared: Mapping[int, int] | None = None,
+) -> View:
+    """What lies at indices of dimensions of x: of the shape of the indices, then x's other ones.
+
+    `shared` says which other dimensions of x are which of the indices as well.
+    """
+    along = dict(shared or {})
+    rest = [k for k in range(len(x.dims)) if k not in at and k not in along]
+    searched: dict[int, View] = {}
+    gone: list[int] = []
+    for dim, given in at.items():
+        index = trace.expand(given, shape)
+        counted = counts_along(trace, index)
+        if index.number is not None:
+            row = int(index.number.real)
+            x = trace.slice(x, dim, row, row + 1)
+            gone.append(dim)
+        elif counted is None or counted in along.values() or shape[counted] > x.shape[dim]:
+            searched[dim] = index
+        else:
+            x = trace.slice(x, dim, 0, shape[counted])
+            along[dim] = counted
+    # Symbols are the dimensions of the indices, then the rest of x's.
+    symbols = [*along.values(), *(len(shape) + k for k in range(len(rest)))]
+    table = trace.transpose(x, [*searched, *along, *rest, *gone])
+    table = trace.squeeze(table, range(len(x.dims) - len(gone), len(x.dims)))
+    if searched:
+        sizes = [x.shape[dim] for dim in searched]
+        table = trace.reshape(table, (prod(sizes), *table.shape[len(sizes) :]))
+        index = flat_index(trace, [*searched.values()], sizes)
+        pairs = [(k, dim) for k, dim in enumerate(along.values(), 1)]
+        table = trace.take(table, 0, index, pairs)
+        symbols = [*(k for k in range(len(shape)) if k not in along.values()), *symbols]
+    order = sorted(range(len(symbols)), key=symbols.__getitem__)
+    whole = (*shape, *(x.shape[dim] for dim in rest))
+    return placed(trace, trace.transpose(table, order), sorted(symbols), whole)
 
 
 def aggregated_at(

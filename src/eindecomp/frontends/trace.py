@@ -105,7 +105,7 @@ class Trace:
     def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
         """An array that the user gives."""
         sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self._record.noted(self._record.graph.input(name, sizes, dtype), {}, sizes)
+        return self._record.noted(self._record.graph.input(name, sizes, dtype), [], sizes)
 
     def number(self, value: Number, dtype: object, shape: Sequence[int] = ()) -> View:
         """One number, as often as a shape has elements."""

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
 from eindecomp.frontends.jax.importing import EquationViews, ReadFunction, read_function
+from eindecomp.frontends.jax.primitives.contractions import product_symbols
+from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
 from eindecomp.planner.comparison import OTHER
 
@@ -165,20 +167,14 @@ class _Constraints:
 
     def _scan(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
         """A scan step by step, as it is imported."""
-        p = eqn.params
-        consts, carried, length = int(p["num_consts"]), int(p["num_carry"]), int(p["length"])
-        fixed, state = values[:consts], values[consts : consts + carried]
-        given = values[consts + carried :]
-        made: dict[int, list[Any]] = {}
-        for call, step in enumerate(reversed(range(length)) if p["reverse"] else range(length)):
-            here = [array[step] for array in given]
-            results = self.run(p["jaxpr"], [*fixed, *state, *here], (*way, call))
-            state, made[step] = results[:carried], results[carried:]
+
+        def step(call: int, arrays: list[Any]) -> list[Any]:
+            return self.run(eqn.params["jaxpr"], arrays, (*way, call))
+
+        state, made = unrolled(eqn.params, values, step, lambda array, k: array[k])
         kept = [
-            jnp.stack([made[step][k] for step in range(length)])
-            if length
-            else jnp.zeros(var.aval.shape, var.aval.dtype)
-            for k, var in enumerate(eqn.outvars[carried:])
+            jnp.stack(parts) if parts else jnp.zeros(var.aval.shape, var.aval.dtype)
+            for parts, var in zip(made, eqn.outvars[len(state) :], strict=True)
         ]
         return [*state, *kept]
 
@@ -202,9 +198,12 @@ class _Constraints:
             return self._placed(made, here.results, self.specs)
 
     def _seen_in(self, view: View, specs: Mapping[str, PartitionSpec]) -> PartitionSpec | None:
-        """Where the plan has the vertex of a view, as the view shows it."""
+        """Where the plan has the vertex of a view, as the view shows it: free where it cannot."""
         spec = specs.get(self.read.names.get(view.vertex, ""))
-        return None if spec is None or view.number is not None else _seen(view, spec)
+        if spec is None or view.number is not None:
+            return None
+        own = (*spec, *(None,) * (len(view.axes) - len(spec)))
+        return PartitionSpec(*(_of_dim(dim, own) for dim in view.dims))
 
     def _placed(
         self, values: Sequence[Any], views: Sequence[View], specs: Mapping[str, PartitionSpec]
@@ -219,13 +218,8 @@ class _Constraints:
         return found
 
 
-def _seen(view: View, spec: PartitionSpec) -> PartitionSpec:
-    """How a vertex's sharding looks from a view of it: free where that cannot be said."""
-    own = (*spec, *(None,) * (len(view.axes) - len(spec)))
-    return PartitionSpec(*(_of_dim(dim, own) for dim in view.dims))
-
-
 def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
+    """How a dimension of a view is cut whose vertex has its axes cut so."""
     if any(factor.axis is None for factor in dim):
         return PartitionSpec.UNCONSTRAINED
     if not dim:
@@ -238,20 +232,13 @@ def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
 Axes = tuple[str, ...]
 Cuts = tuple[Axes, ...]
 """The axes of the mesh that cut each dimension of an array."""
-Places = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """How devices compute an equation: the axes of each operand's dimensions, and what is done."""
+class _Scattered(NamedTuple):
+    """Axes over which partial results are reduced, and the dimension along which they scatter."""
 
-    operands: Sequence[Cuts]
-    result: Cuts
-    params: Mapping[str, Any]
-    summed: Axes = ()
-    """The axes over which partial results are reduced."""
-    place: int = 0
-    """The dimension along which they are scattered then."""
+    axes: Axes
+    place: int
 
 
 def computed_locally(
@@ -266,101 +253,77 @@ def computed_locally(
     """
     if spec is None or PartitionSpec.UNCONSTRAINED in spec:
         return None
-    result = _cuts(spec, eqn.outvars[0].aval)
-    found = _local(eqn, result, wanted)
-    if found is None or not _divides(mesh, found.result, eqn.outvars[0].aval):
-        return None
-    for own, var in zip(found.operands, eqn.invars, strict=True):
-        if not _divides(mesh, own, var.aval):
-            return None
-
-    def run(*arrays: Any) -> Any:
-        made = eqn.primitive.bind(*arrays, **found.params)
-        if found.summed:
-            made = cast("Any", jax.lax).psum_scatter(
-                made, found.summed, scatter_dimension=found.place, tiled=True
-            )
-        return made
-
-    several = eqn.primitive.multiple_results
-    own = PartitionSpec(*found.result)
-    return jax.shard_map(
-        run,
-        mesh=mesh,
-        in_specs=tuple(PartitionSpec(*own) for own in found.operands),
-        out_specs=[own] * len(eqn.outvars) if several else own,
-        check_vma=False,
-    )
-
-
-def _local(eqn: Any, result: Cuts, wanted: Sequence[PartitionSpec | None]) -> _Local | None:
     params = dict(eqn.primitive.get_bind_params(eqn.params))
+    result = _cuts(spec, eqn.outvars[0])
+    scattered: _Scattered | None = None
     match eqn.primitive.name:
         case "sort" | "top_k":
             own = [*result]
             own[params.get("dimension", params.get("axis", -1))] = ()  # each device cuts it then
-            found = _Local([tuple(own)] * len(eqn.invars), tuple(own), params)
-            return found if any(own) else None
+            result = tuple(own)
+            operands = [result] * len(eqn.invars)
+            if not any(result):
+                return None
         case "dot_general" | "reduce_sum" if all(each is not None for each in wanted):
             pairs = zip(wanted, eqn.invars, strict=True)
-            operands = [_cuts(own or (), var.aval) for own, var in pairs]
-            if len(operands) == 1:
-                return _sum(params, operands[0], result)
-            return _product(params, operands, result)
+            operands = [_cuts(own or (), var) for own, var in pairs]
+            scattered = _scattered(params, operands, result)
+            if scattered is None:
+                return None
         case _:
             return None
+    for cuts, var in zip((result, *operands), (eqn.outvars[0], *eqn.invars), strict=True):
+        parts = (prod(mesh.shape[axis] for axis in own) for own in cuts)
+        if any(size % count for size, count in zip(var.aval.shape, parts, strict=True)):
+            return None
+
+    def run(*arrays: Any) -> Any:
+        made = eqn.primitive.bind(*arrays, **params)
+        if scattered is None:
+            return made
+        scatter: Any = cast("Any", jax.lax).psum_scatter
+        return scatter(made, scattered.axes, scatter_dimension=scattered.place, tiled=True)
+
+    out = PartitionSpec(*result)
+    return jax.shard_map(
+        run,
+        mesh=mesh,
+        in_specs=tuple(PartitionSpec(*own) for own in operands),
+        out_specs=[out] * len(eqn.outvars) if eqn.primitive.multiple_results else out,
+        check_vma=False,
+    )
 
 
-def _cuts(spec: Iterable[Any], aval: Any) -> Cuts:
+def _cuts(spec: Iterable[Any], var: Any) -> Cuts:
     """The axes that cut each dimension; those that the plan leaves free are not cut."""
-    free = PartitionSpec.UNCONSTRAINED
-    cuts: list[Axes] = [() if each is free else _axes(each) for each in spec]
-    return tuple(cuts + [()] * (len(aval.shape) - len(cuts)))
-
-
-def _divides(mesh: Mesh, cuts: Cuts, aval: Any) -> bool:
-    parts = (prod(mesh.shape[axis] for axis in own) for own in cuts)
-    return all(size % count == 0 for size, count in zip(aval.shape, parts, strict=True))
-
-
-def _axes(given: str | Axes | None) -> Axes:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _product(params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts) -> _Local | None:
-    """A product whose partial sums, along one cut dimension, are scattered over another."""
-    numbers: tuple[tuple[Places, Places], tuple[Places, Places]] = params["dimension_numbers"]
-    (left, right), (left_batch, right_batch) = numbers
-    lhs, rhs = operands
-    if [lhs[a] for a in (*left, *left_batch)] != [rhs[b] for b in (*right, *right_batch)]:
-        return None
-    made = [lhs[a] for a in left_batch]
-    made += [own for a, own in enumerate(lhs) if a not in (*left, *left_batch)]
-    made += [own for b, own in enumerate(rhs) if b not in (*right, *right_batch)]
-    return _scattered(params, operands, [lhs[a] for a in left], made, result)
-
-
-def _sum(params: Mapping[str, Any], operand: Cuts, result: Cuts) -> _Local | None:
-    """The same for the sum of one array."""
-    axes: Places = params["axes"]
-    made = [own for d, own in enumerate(operand) if d not in axes]
-    return _scattered(params, [operand], [operand[d] for d in axes], made, result)
+    cuts: list[Axes] = []
+    for each in spec:
+        is_cut = each is not None and each is not PartitionSpec.UNCONSTRAINED
+        cuts.append((each,) if isinstance(each, str) else tuple(each) if is_cut else ())
+    return tuple(cuts + [()] * (len(var.aval.shape) - len(cuts)))
 
 
 def _scattered(
-    params: Mapping[str, Any],
-    operands: Sequence[Cuts],
-    gone: Sequence[Axes],
-    made: Sequence[Axes],
-    result: Cuts,
-) -> _Local | None:
-    """Partial results that lie as `made`, of sums over what is cut as `gone`, brought home."""
-    summed = [own for own in gone if own]
+    params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts
+) -> _Scattered | None:
+    """How partial sums along one cut dimension are scattered over another, if it is that simple."""
+    if len(operands) == 1:
+        symbols = [tuple(range(len(operands[0])))]
+        output = [k for k in symbols[0] if k not in params["axes"]]
+    else:
+        *symbols, output = product_symbols(params["dimension_numbers"], *map(len, operands))
+    cut_by: dict[int, Axes] = {}
+    for own, cuts in zip(symbols, operands, strict=True):
+        for symbol, axes in zip(own, cuts, strict=True):
+            if cut_by.setdefault(symbol, axes) != axes:
+                return None
+    summed = [axes for symbol, axes in cut_by.items() if symbol not in output and axes]
+    made = [cut_by[symbol] for symbol in output]
     places = [d for d, (own, end) in enumerate(zip(made, result, strict=True)) if own != end]
     if len(summed) != 1 or len(places) != 1:
         return None
     used = [axis for own in (*made, *summed) for axis in own]
-    place = places[0]
+    [place] = places
     if len({*used}) != len(used) or result[place] != made[place] + summed[0]:
         return None
-    return _Local(operands, result, params, summed[0], place)
+    return _Scattered(summed[0], place)

@@ -17,7 +17,7 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.placements import partition_spec
-from eindecomp.frontends.plan_cuts import layouts_of, vertex_cuts, widened
+from eindecomp.frontends.plan_cuts import said
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
@@ -92,23 +92,12 @@ class JaxPlan:
 def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
     """The shardings of a plan over a mesh, which is made of the first devices if none is given."""
     own = mesh_of_devices(plan.mesh) if mesh is None else _checked(plan, mesh)
-    graph = plan.graph
 
     def sharding(name: str, cut: Cut) -> NamedSharding:
-        spec = partition_spec(plan.mesh, cut, graph[name].shape, name)
+        spec = partition_spec(plan.mesh, cut, plan.graph[name].shape, name)
         return NamedSharding(own, PartitionSpec(*spec))
 
-    layouts = {
-        name: tuple(sharding(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
-    }
-    operands = {
-        name: tuple(
-            None if cut is None else sharding(source, widened(cut, graph[source].shape))
-            for source, cut in zip(graph[name].inputs, cuts.reads, strict=True)
-        )
-        for name, cuts in vertex_cuts(plan).items()
-    }
-    return JaxPlan(plan, own, layouts, operands)
+    return JaxPlan(plan, own, *said(plan, sharding))
 
 
 def _checked(plan: Plan, mesh: Mesh) -> Mesh:

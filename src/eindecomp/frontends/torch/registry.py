@@ -6,7 +6,7 @@ import builtins
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -92,7 +92,9 @@ def call_operator(
         own = parameter_name(name)
         if takes_all or own in taken:
             bound[own] = value
-        elif name not in WITHOUT_EFFECT and not _is_default(argument, value):
+        elif name not in WITHOUT_EFFECT and not (
+            argument.has_default_value() and bool(argument.default_value == value)
+        ):
             raise op.refuse(f"is not imported with {name}={value!r}")
     return function(op, **bound)
 
@@ -112,10 +114,6 @@ def parameter_name(name: str) -> str:
 def _parameters(function: Importer) -> frozenset[str]:
     found = inspect.signature(function).parameters.values()
     return frozenset("**" if each.kind is each.VAR_KEYWORD else each.name for each in found)
-
-
-def _is_default(argument: Any, value: Any) -> bool:
-    return argument.has_default_value() and bool(argument.default_value == value)
 
 
 Number = bool | int | float | complex
@@ -198,20 +196,12 @@ def own_type(given: torch.dtype) -> DType:
 
 def common_type(*operands: Operand) -> DType:
     """The type that torch computes in for these operands; numbers and scalars give way."""
-    keys = tuple(
-        (operand.dtype.name, bool(operand.dims)) if isinstance(operand, View) else type(operand)
-        for operand in operands
-    )
-    return _common(keys)
-
-
-@lru_cache(maxsize=2**12)
-def _common(keys: tuple[Any, ...]) -> DType:
-    given = [key(1) if isinstance(key, type) else _example(*key) for key in keys]
+    given = [
+        torch.empty((1,) * bool(own.dims), dtype=getattr(torch, own.dtype.name), device="meta")
+        if isinstance(own, View)
+        else own
+        for own in operands
+    ]
     common: Any = _prims_common
     kinds = common.ELEMENTWISE_TYPE_PROMOTION_KIND
     return own_type(common.elementwise_dtypes(*given, type_promotion_kind=kinds.NO_OPMATH)[1])
-
-
-def _example(name: str, has_dims: bool) -> torch.Tensor:
-    return torch.empty((1,) * has_dims, dtype=getattr(torch, name), device="meta")

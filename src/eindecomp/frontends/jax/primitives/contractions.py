@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
@@ -91,21 +91,34 @@ def _top_k(op: Equation, x: View) -> list[View]:
 
 @primitive("dot_general")
 def _dot_general(op: Equation, x: View, y: View) -> View:
-    (left, right), (of_left, of_right) = op.params["dimension_numbers"]
-    first = tuple(range(len(x.dims)))
-    second = [len(first) + k for k in range(len(y.dims))]
-    for a, b in (*zip(left, right, strict=True), *zip(of_left, of_right, strict=True)):
-        second[int(b)] = int(a)
-    batch = [int(a) for a in of_left]
-    gone = {int(a) for a in left} | {*batch}
-    output = [*batch, *(s for s in first if s not in gone), *(s for s in second if s not in first)]
-    if not batch:
-        _vote_linear(op, x, y, first, tuple(second))
+    numbers = op.params["dimension_numbers"]
+    first, second, output = product_symbols(numbers, len(x.dims), len(y.dims))
+    if not numbers[1][0]:
+        _vote_linear(op, x, y, first, second)
     wanted = dtype(op.dtype)
     if wanted not in (x.dtype, y.dtype):
         # A sum in a wider type is not rounded to the operands' type first.
         x, y = op.trace.cast(x, wanted), op.trace.cast(y, wanted)
-    return op.trace.einsum([Read(x, first), Read(y, tuple(second))], output, dtype=op.dtype)
+    return op.trace.einsum([Read(x, first), Read(y, second)], output, dtype=op.dtype)
+
+
+Symbols = tuple[int, ...]
+
+
+def product_symbols(numbers: Any, left: int, right: int) -> tuple[Symbols, Symbols, Symbols]:
+    """A symbol for each dimension of the operands of `dot_general`, of these ranks, and its result.
+
+    >>> product_symbols((((1,), (0,)), ((), ())), 2, 2)
+    ((0, 1), (1, 3), (0, 3))
+    """
+    (summed, of_right), (batch, right_batch) = numbers
+    first, second = tuple(range(left)), [left + k for k in range(right)]
+    for a, b in (*zip(summed, of_right, strict=True), *zip(batch, right_batch, strict=True)):
+        second[int(b)] = int(a)
+    gone = {int(a) for a in (*summed, *batch)}
+    free = [s for s in first if s not in gone]
+    output = (*map(int, batch), *free, *(s for s in second if s not in first))
+    return first, tuple(second), output
 
 
 def _vote_linear(

@@ -9,119 +9,64 @@ from typing import TYPE_CHECKING
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.rows_at_indices import aggregated_into, counts_along, flat_index, put_into
+from eindecomp.frontends.rows_at_indices import (
+    aggregated_into,
+    counts_along,
+    flat_index,
+    looked_up,
+    put_into,
+)
 
 if TYPE_CHECKING:
     from eindecomp.frontends.record import View
 
 
-@dataclass(slots=True)
-class _Lookup:
-    """A gather under way: what is left of the operand, and what its dimensions are by now."""
-
-    op: Equation
-    array: View
-    axes: list[Axis]
-    shared: dict[int, int]
-    """Dimensions of the operand that are dimensions of the indices as well."""
-
-    def slice(self, dim: int, start: int, size: int) -> None:
-        """Keep a range of a dimension of the operand."""
-        place = self.axes.index(Axis(False, dim))
-        self.array = self.op.trace.slice(self.array, place, start, start + size)
-
-    def take(self, dim: int, index: View, size: int) -> None:
-        """Look up along one dimension of the operand, a window of `size` at every index."""
-        trace, place = self.op.trace, self.axes.index(Axis(False, dim))
-        own = [Axis(True, k) for k in range(len(index.dims))]
-        if size > 1:
-            index = trace.map("x + y", trace.unsqueeze(index, len(own)), trace.iota(size, "int64"))
-            own.append(Axis(False, dim))
-        pairs = [
-            (k, own.index(axis))
-            for k, axis in enumerate(map(self.known_as, self.axes))
-            if axis in own and k != place
-        ]
-        self.array = trace.take(self.array, place, index, pairs)
-        new = [axis for k, axis in enumerate(own) if k not in {b for _, b in pairs}]
-        before = [self.known_as(axis) for axis in self.axes]
-        self.axes = [*before[:place], *new, *before[place + 1 :]]
-
-    def known_as(self, axis: Axis) -> Axis:
-        """What a dimension is called once the indices have it, too."""
-        if not axis.of_indices and axis.place in self.shared:
-            return Axis(True, self.shared[axis.place])
-        return axis
-
-    def merge(self, dims: list[int]) -> None:
-        """Make dimensions of the operand one, under the name of the first."""
-        wanted = [Axis(False, dim) for dim in dims]
-        order = [axis for axis in self.axes if axis not in wanted] + wanted
-        trace = self.op.trace
-        array = trace.transpose(self.array, [self.axes.index(axis) for axis in order])
-        rest = array.shape[: len(order) - len(dims)]
-        self.array = trace.reshape(array, (*rest, prod(array.shape[len(rest) :])))
-        self.axes = order[: len(order) - len(dims) + 1]
-
-
 @primitive("gather")
 def _gather(op: Equation, x: View, indices: View) -> View:
-    numbers = op.params["dimension_numbers"]
+    trace, numbers = op.trace, op.params["dimension_numbers"]
     sizes = [int(size) for size in op.params["slice_sizes"]]
-    batch = len(indices.dims) - 1
+    batch = indices.shape[:-1]
     shared = dict(
         zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
     )
-    lookup = _Lookup(op, x, [Axis(False, k) for k in range(len(x.dims))], shared)
+    dims = [int(dim) for dim in numbers.start_index_map]
+    _vote(op, x, indices, dims)
     starts: dict[int, View] = {}
-    looked_up = [int(dim) for dim in numbers.start_index_map]
-    _vote(op, x, indices, looked_up)
-    for dim, index in zip(looked_up, columns(op, indices), strict=True):
-        _note_start(lookup, starts, dim, index, sizes[dim])
-    for dim, size in enumerate(sizes):
-        if dim not in looked_up and dim not in shared and size < x.shape[dim]:
-            lookup.slice(dim, 0, size)
-    if len(starts) > 1 and all(sizes[dim] == 1 for dim in starts):
-        dims = sorted(starts)
-        lengths = [lookup.array.shape[lookup.axes.index(Axis(False, dim))] for dim in dims]
-        lookup.merge(dims)
-        starts = {dims[0]: flat_index(op.trace, [starts[dim] for dim in dims], lengths)}
-    for dim, index in starts.items():
-        lookup.take(dim, index, sizes[dim])
-    axes = [lookup.known_as(axis) for axis in lookup.axes]
-    kept = [
-        Axis(False, k)
-        for k in range(len(x.dims))
-        if k not in numbers.collapsed_slice_dims and k not in shared
-    ]
-    places = iter(range(batch))
-    rest = iter(kept)
-    wanted = [
-        next(rest) if k in numbers.offset_dims else Axis(True, next(places))
-        for k in range(len(op.shape))
-    ]
-    return op.trace.expand(arranged(op, lookup.array, axes, wanted), op.shape)
-
-
-def _note_start(lookup: _Lookup, starts: dict[int, View], dim: int, index: View, size: int) -> None:
-    """Slice where an index is one number; else keep it as it is looked up."""
-    op, whole = lookup.op, lookup.array.shape[lookup.axes.index(Axis(False, dim))]
-    last = whole - size
-    if not last and size > 1:
-        return  # a window as long as the dimension starts at 0
-    clip = "CLIP" in str(op.params["mode"])
-    if index.number is not None:
+    for dim, index in zip(dims, columns(op, indices), strict=True):
+        last, clip = x.shape[dim] - sizes[dim], _is_clip(op)
+        if not last and sizes[dim] > 1:
+            continue  # a window as long as the dimension starts at 0
+        if index.number is None:
+            starts[dim] = clamped(op, index, last) if clip else index
+            continue
         at = int(index.number.real)
         if not clip and not 0 <= at <= last:
-            op.refuse(f"index {at} is out of range for a dimension of {whole}")
-        lookup.slice(dim, min(max(at, 0), last), size)
-        return
-    along = counts_along(op.trace, index) if size == 1 else None
-    if along is not None and index.shape[along] <= whole and along not in lookup.shared.values():
-        lookup.slice(dim, 0, index.shape[along])
-        lookup.shared[dim] = along
-        return
-    starts[dim] = clamped(op, index, last) if clip else index
+            op.refuse(f"index {at} is out of range for a dimension of {x.shape[dim]}")
+        at = min(max(at, 0), last)
+        x = trace.slice(x, dim, at, at + sizes[dim])
+    for dim, size in enumerate(sizes):
+        if dim not in starts and dim not in shared:
+            x = trace.slice(x, dim, 0, size)
+    windows = [dim for dim in starts if sizes[dim] > 1]
+    for dim, index in starts.items():
+        wide = trace.reshape(index, (*batch, *(1 for _ in windows)))
+        if dim in windows:
+            inner = len(windows) - windows.index(dim) - 1
+            inside = trace.reshape(trace.iota(sizes[dim], "int64"), (sizes[dim], *(1,) * inner))
+            wide = trace.map("x + y", wide, inside)
+        starts[dim] = wide
+    made = looked_up(trace, x, starts, (*batch, *(sizes[dim] for dim in windows)), shared)
+    rest = [k for k in range(len(x.dims)) if k not in starts and k not in shared]
+    axes = [*(Axis(True, k) for k in range(len(batch)))]
+    axes += [Axis(False, dim) for dim in (*windows, *rest)]
+    gone = {*numbers.collapsed_slice_dims, *shared}
+    kept = iter(Axis(False, k) for k in range(len(x.dims)) if k not in gone)
+    places = iter(range(len(batch)))
+    wanted = [
+        next(kept) if k in numbers.offset_dims else Axis(True, next(places))
+        for k in range(len(op.shape))
+    ]
+    return trace.expand(arranged(op, made, axes, wanted), op.shape)
 
 
 def _vote(op: Equation, x: View, indices: View, dims: list[int]) -> None:

@@ -10,10 +10,10 @@ from eindecomp.frontends.join import Read
 from eindecomp.frontends.rows_at_indices import (
     aggregated_at,
     aggregated_into,
-    counts_along,
     ends_of,
     flat_index,
     group_of,
+    looked_up,
     put_into,
 )
 from eindecomp.frontends.torch.operators.shapes import bounds
@@ -64,51 +64,11 @@ def index(op: Operation, x: View, indices: Sequence[View | None]) -> View:
     together = op.shape[dims[0] : dims[0] + rank]
     adjacent = dims == [*range(dims[0], dims[0] + len(dims))]
     shape = together if adjacent else op.shape[:rank]
-    wide = {k: op.trace.expand(from_end(op, i, x.shape[k]), shape) for k, i in at.items()}
-    rest = [k for k in range(len(x.dims)) if k not in at]
-    made = _looked_up(op, x, wide, rest, rank)
+    made = looked_up(op.trace, x, {k: from_end(op, i, x.shape[k]) for k, i in at.items()}, shape)
     if not adjacent or not dims[0]:
         return made
     order = [*range(rank, rank + dims[0]), *range(rank), *range(rank + dims[0], len(made.dims))]
     return op.trace.transpose(made, order)
-
-
-def _looked_up(op: Operation, x: View, at: dict[int, View], rest: Sequence[int], rank: int) -> View:
-    """The elements with the dimensions of the indices first, then the rest of x's."""
-    shape = (*next(iter(at.values())).shape, *(x.shape[k] for k in rest))
-    for k in sorted(at, reverse=True):
-        if (row := at[k].number) is not None:
-            x = op.trace.index(x, k, int(row.real))
-            at = {j - (j > k): i for j, i in at.items() if j != k}
-            rest = [j - (j > k) for j in rest]
-    along = _aligned(op, x, at)
-    others = [k for k in at if k not in along]
-    kept = [*along, *rest]
-    # Symbols 0 … rank - 1 are the dimensions of the indices, those after them the rest of x's.
-    symbols = {**along, **{k: rank + n for n, k in enumerate(rest)}}
-    output = [*range(rank), *(rank + n for n in range(len(rest)))]
-    if not others:
-        reads = [Read(x, tuple(symbols[k] for k in range(len(x.dims))))]
-        return op.trace.expand(op.trace.einsum(reads, output, None, None), shape)
-    sizes = [x.shape[k] for k in others]
-    table = op.trace.transpose(x, [*others, *kept])
-    table = op.trace.reshape(table, (prod(sizes), *(x.shape[k] for k in kept)))
-    index = flat_index(op.trace, [at[k] for k in others], sizes)
-    shared = [(1 + kept.index(k), dim) for k, dim in along.items()]
-    found = op.trace.take(table, 0, index, shared)
-    new = [k for k in range(rank) if k not in along.values()]
-    shown = [*new, *(symbols[k] for k in kept)]
-    return op.trace.transpose(found, [shown.index(s) for s in output])
-
-
-def _aligned(op: Operation, x: View, at: dict[int, View]) -> dict[int, int]:
-    """Dimensions of x that are read in order along a dimension of the indices, and which."""
-    found: dict[int, int] = {}
-    for k, index in at.items():
-        dim = counts_along(op.trace, index)
-        if dim is not None and index.shape[dim] == x.shape[k] and dim not in found.values():
-            found[k] = dim
-    return found
 
 
 def _aggregated(op: Operation, x: View, dim: int, index: View, src: View, agg: str) -> View:
