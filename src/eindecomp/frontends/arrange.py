@@ -20,7 +20,7 @@ from eindecomp.graph.ops import Fill, Reshape, Slice
 from eindecomp.lang.scalar import Arg, Const, call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.scalar import Expr
@@ -64,7 +64,7 @@ def split(record: Record, array: View, place: int, sizes: Sequence[int]) -> View
     if tuple(f.size for f in dim) == tuple(sizes):
         return array
     if common_factors([dim, tuple(map(Factor, sizes))]) != tuple(sizes):
-        return split(record, merged(record, array, place), place, sizes)
+        return split(record, merged(record, array, [place]), place, sizes)
     shares = _shares(dim, sizes)
     for k in reversed(range(len(dim))):
         array = _split_factor(record, array, place, k, shares[k])
@@ -125,34 +125,32 @@ def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) ->
     return rewired(array, made, place | {axis: parts})
 
 
-def merged(record: Record, array: View, place: int) -> View:
-    """The same with a dimension that is one axis, or only repeats."""
-    if (value := as_formula(record, array)) is not None and len(array.dims[place]) > 1:
+def merged(record: Record, array: View, places: Iterable[int]) -> View:
+    """The same with dimensions at these places that are one axis each, or only repeat."""
+    long = [k for k in places if len(array.dims[k]) > 1]
+    if not long:
+        return array
+    if (value := as_formula(record, array)) is not None:
         try:
             return formula(record, array.shape, value, classes_of(record, array))
         except ExpressionError:
             pass  # too long for one formula
     if array.number is not None or any(f.axis is None for dim in array.dims for f in dim):
         array = in_order(record, array)
-    if len(array.dims[place]) == 1:
-        return array
-    vertex = record.graph[array.vertex]
     groups: list[tuple[str, ...]] = []
+    dims: list[Dim] = []
     for k, dim in enumerate(array.dims):
         labels = tuple(f"l{factor.axis}" for factor in dim)
-        groups += [labels] if k == place else [(label,) for label in labels]
-    before = tuple((f"l{k}",) for k in _all(vertex.shape))
-    sizes = tuple((f"l{k}", size) for k, size in enumerate(vertex.shape))
-    labels = [label for (label,) in before]
-    made = record.add(Reshape(before, tuple(groups), sizes), [(vertex.name, labels)])
-    axes = iter(_all(groups))
-    dims = tuple(
-        (Factor(size_of(dim), next(axes)),)
-        if k == place
-        else tuple(Factor(factor.size, next(axes)) for factor in dim)
-        for k, dim in enumerate(array.dims)
-    )
-    return replace(array, vertex=made.vertex, dims=dims)
+        first = len(groups)
+        groups += [labels] if k in long else [(label,) for label in labels]
+        sizes = [size_of(dim)] if k in long else [factor.size for factor in dim]
+        dims.append(tuple(Factor(size, axis) for axis, size in enumerate(sizes, first)))
+    vertex = record.graph[array.vertex]
+    labels = [f"l{k}" for k in _all(vertex.shape)]
+    before = tuple((label,) for label in labels)
+    op = Reshape(before, tuple(groups), tuple(zip(labels, vertex.shape, strict=True)))
+    made = record.add(op, [(vertex.name, labels)])
+    return replace(array, vertex=made.vertex, dims=tuple(dims))
 
 
 def in_order(record: Record, array: View) -> View:
@@ -176,12 +174,7 @@ def in_order(record: Record, array: View) -> View:
 
 def settled(record: Record, array: View) -> View:
     """The same as a vertex of its own shape: every dimension is one axis, in order."""
-    for place, dim in enumerate(array.dims):
-        array = merged(record, array, place) if len(dim) > 1 else array
-    array = in_order(record, array)
-    for place in range(len(array.dims)):
-        array = merged(record, array, place)
-    return array
+    return in_order(record, merged(record, array, _all(array.dims)))
 
 
 def reshaped(record: Record, array: View, shape: Sequence[int]) -> View:

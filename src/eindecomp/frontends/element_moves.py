@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import GraphError
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
 from eindecomp.frontends.record import Factor, View, has_axis, size_of, transposed, with_dim
@@ -34,7 +33,7 @@ def sliced(record: Record, array: View, place: int, start: int, stop: int) -> Vi
         if made is not None:
             return made
     if (start % (inner := size_of(dim) // dim[0].size), stop % inner) != (0, 0):
-        array, inner = merged(record, array, place), 1
+        array, inner = merged(record, array, [place]), 1
     dim, low, high = array.dims[place], start // inner, stop // inner
     axis = dim[0].axis
     part = with_dim(array, place, (Factor(high - low, axis), *dim[1:]))
@@ -170,28 +169,15 @@ def _range_start(at: Expr) -> int | None:
             return None
 
 
-def added_at(
-    record: Record,
-    source: View,
-    index: View,
-    place: int,
-    size: int,
-    shared: Sequence[tuple[int, int]],
-    kept: Sequence[int] = (),
-) -> View:
-    """Rows summed into an array of zeros, at given indices along a dimension of `size`.
+def added_at(record: Record, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
+    """Rows summed into an array of zeros, at given indices along a new first dimension of `size`.
 
-    `shared` are pairs of a dimension of the source and one of the index that are the same: every
-    dimension of the index is one of the source. The result has the dimensions of the source that
-    the index has not, those of `kept` that it has, and the new one at `place`.
+    Rows have the dimensions of the index first. The result has those of them in `kept`, and the
+    dimensions that come after them.
     """
-    source, index = settled(record, source), settled(record, index)
-    rows = [f"t{k}" for k in range(len(source.dims))]
-    own = [f"i{k}" for k in range(len(index.dims))]
-    for of_source, of_index in shared:
-        own[of_index] = rows[of_source]
-    if any(label not in rows for label in own):
-        raise GraphError("every dimension of the indices of a scatter is one of its rows'")
-    table = tuple(label for k, label in enumerate(rows) if label not in own or k in kept)
-    op = ScatterAdd(tuple(rows), tuple(own), table, place, "r")
-    return record.add(op, [(source.vertex, rows), (index.vertex, own)], {"r": size})
+    rows, index = settled(record, rows), settled(record, index)
+    labels = tuple(f"t{k}" for k in range(len(rows.dims)))
+    own = labels[: len(index.dims)]
+    table = tuple(label for k, label in enumerate(labels) if k >= len(own) or k in kept)
+    op = ScatterAdd(labels, own, table, 0, "r")
+    return record.add(op, [(rows.vertex, labels), (index.vertex, own)], {"r": size})

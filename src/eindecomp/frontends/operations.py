@@ -129,6 +129,13 @@ def padded(
     return trace.concat([*before, x, *after], place)
 
 
+def replaced(trace: Trace, x: View, place: int, start: int, part: View) -> View:
+    """An array with a range of a dimension written over."""
+    end = start + part.shape[place]
+    parts = [trace.slice(x, place, 0, start), part, trace.slice(x, place, end, x.shape[place])]
+    return trace.concat([each for each in parts if each.shape[place]], place)
+
+
 # Windows
 
 
@@ -146,7 +153,7 @@ def strided(trace: Trace, x: View, place: int, start: int, stop: int, step: int)
     return trace.index(groups, place + 1, start)
 
 
-def _windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
+def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
     """A dimension as two: which window, of as many as fit, and where in it."""
     shape = x.shape
     count = (shape[place] - spread * (size - 1) - 1) // step + 1
@@ -166,7 +173,7 @@ def windows(
     """Each of the last dimensions as two, which window and where in it, and the latter's places."""
     first = len(x.dims) - len(sizes)
     for k, (size, step, spread) in enumerate(zip(sizes, steps, spreads, strict=True)):
-        x = _windowed(trace, x, first + 2 * k, size, step, spread)
+        x = windowed(trace, x, first + 2 * k, size, step, spread)
     return x, [first + 2 * k + 1 for k in range(len(sizes))]
 
 
@@ -184,7 +191,9 @@ def convolved(
     Images are batch × channels × places, weights filters × channels of a group × places in the
     window, and the result is batch × filters × places.
     """
-    _vote_convolution(trace, x, weight)
+    if (rank := len(weight.dims) - 2) <= 3:
+        trace.vote(x, ("b", "c", *"zyx"[3 - rank :]))
+        trace.vote(weight, ("f", None, *"kji"[3 - rank :]), 1)
     seen, _ = windows(trace, x, weight.shape[2:], steps, spreads)
     batch, channels, *rest = seen.shape
     filters, each, *window = weight.shape
@@ -200,14 +209,6 @@ def convolved(
     ]
     made = trace.einsum(reads, (b, g, f, *places), dtype=dtype)
     return trace.reshape(made, (batch, filters, *made.shape[3:]))
-
-
-def _vote_convolution(trace: Trace, x: View, weight: View) -> None:
-    """Suggest names of a convolution's dimensions."""
-    rank = len(weight.dims) - 2
-    if rank <= 3:
-        trace.vote(x, ("b", "c", *"zyx"[3 - rank :]))
-        trace.vote(weight, ("f", None, *"kji"[3 - rank :]), 1)
 
 
 # Orders along a dimension
@@ -255,7 +256,7 @@ def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> Vi
     # Reads: each key at another place and here, then both places.
     reads = [Read(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
     reads += [Read(places, (rank,)), Read(places, (axis,))]
-    names = [_arg(k) for k in range(len(reads))]
+    names = [*"xyz", *(f"x{k}" for k in range(3, len(reads)))]
     comes = f"{names[-2]} < {names[-1]}"
     for k in reversed(range(len(keys))):
         other, own = names[2 * k], names[2 * k + 1]
@@ -264,10 +265,6 @@ def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> Vi
         same = f"({other} == {own} or ({other} != {other} and {own} != {own}))"
         comes = f"({is_before} or ({same} and {comes}))"
     return trace.einsum(reads, range(rank), f"int64({comes})", "sum")
-
-
-def _arg(index: int) -> str:
-    return "xyz"[index] if index < 3 else f"x{index}"
 
 
 def at_rank(trace: Trace, x: View, rank: View, axis: int, count: int) -> View:

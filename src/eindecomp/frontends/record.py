@@ -17,7 +17,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
@@ -232,33 +232,33 @@ class LabelNames:
         return dim
 
     def chosen(self) -> list[str]:
-        """The name of every dimension; equal names have equal sizes."""
+        """The name of every dimension; equal names have equal sizes.
+
+        A product that nothing else names is named after its factors, hence after those.
+        """
         names: dict[int, str] = {}
         products: dict[int, tuple[int, ...]] = {}
         for dim, parts in self._splits.items():
-            products.setdefault(self._root(dim), parts)
+            if self._strength(self._root(dim)) < 2:
+                products.setdefault(self._root(dim), parts)
         taken: dict[str, dict[int, str]] = defaultdict(dict)
-        for root in self._in_order(products):
-            stem = min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
-            if root in products and self._strength(root) < 2:
-                parts = [names.get(self._root(part), "") for part in products[root]]
-                stem = "_".join(parts) if all(parts) else stem
-            by_size = taken[stem]
-            size = self._sizes[root]
+
+        def name_of(root: int) -> str:
+            if root in names:
+                return names[root]
+            names[root] = min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
+            parts = products.get(root)
+            stem = "_".join(name_of(self._root(part)) for part in parts) if parts else names[root]
+            by_size, size = taken[stem], self._sizes[root]
             if size not in by_size:
                 by_size[size] = stem if not by_size else f"{stem}{len(by_size) + 1}"
             names[root] = by_size[size]
-        return [names[self._root(dim)] for dim in range(len(self._parent))]
+            return names[root]
 
-    def _in_order(self, products: Mapping[int, Sequence[int]]) -> Iterator[int]:
-        """All classes, products that are named after their factors after those."""
-        roots = sorted({self._root(dim) for dim in range(len(self._parent))})
-        waiting = {r for r in roots if r in products and self._strength(r) < 2}
-        yield from (root for root in roots if root not in waiting)
-        while waiting:
-            ready = [r for r in waiting if waiting.isdisjoint(map(self._root, products[r]))]
-            yield from sorted(ready or waiting)
-            waiting -= {*(ready or waiting)}
+        roots = {self._root(dim) for dim in range(len(self._parent))}
+        for root in sorted(roots, key=lambda root: (root in products, root)):
+            name_of(root)
+        return [names[self._root(dim)] for dim in range(len(self._parent))]
 
     def _strength(self, root: int) -> int:
         return -min(self._votes[root])[0] if self._votes.get(root) else 0

@@ -94,7 +94,7 @@ def aggregated_at(
     """
     batch, rank = tuple(range(len(index.dims))), len(rows.dims)
     if agg == "sum":
-        return trace.scatter_add(rows, index, 0, size, [(k, k) for k in batch], kept)
+        return trace.added_at(rows, index, size, kept)
     reads = [
         Read(rows, tuple(range(rank))),
         Read(index, batch),

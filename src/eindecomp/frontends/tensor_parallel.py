@@ -36,23 +36,15 @@ WEIGHT = ".weight"
 """How the name of a module's weight ends; weights of graphs from elsewhere have other names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How one layer's weight is cut, and whether its input and its result are whole."""
-
-    kind: str
-    takes_whole: bool = True
-    gives_whole: bool = True
-
-
 def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
     """The plan as Hugging Face's `tp_plan`; numbers of repeated layers are written as `*`."""
     found: dict[str, tuple[str, str]] = {}
-    for layer, style in styles_of(plan, rehearse).items():
-        word = style.kind
-        if word == "colwise" and style.gives_whole:
+    kinds, ends = styles_of(plan, rehearse)
+    for layer, kind in kinds.items():
+        word = kind
+        if kind == "colwise" and layer not in ends.leaving:
             word = "colwise_gather_output"
-        elif word == "rowwise" and style.takes_whole:
+        elif kind == "rowwise" and layer not in ends.reading:
             word = "rowwise_split_input"
         pattern = of_any_number(layer)
         other, before = found.setdefault(pattern, (layer, word))
@@ -63,8 +55,11 @@ def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
     return {pattern: word for pattern, (_, word) in found.items()}
 
 
-def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, Style]:
-    """The style of every layer by its qualified name; a plan that cuts otherwise is refused."""
+def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> tuple[dict[str, str], Followed]:
+    """The kind of every layer by its qualified name, and which leave and read parts.
+
+    A plan that cuts otherwise is refused.
+    """
     kinds: dict[str, str] = {}
     layers: dict[str, Layer] = {}
     weights = _weights_of_modules(plan.graph)
@@ -80,11 +75,7 @@ def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, Style]:
             )
     if not set(kinds.values()) - {"replicate"}:
         raise PlanError("the plan is not tensor parallel: no layer's weight is cut")
-    result = followed(plan, layers, rehearse)
-    return {
-        module: Style(kind, module not in result.reading, module not in result.leaving)
-        for module, kind in kinds.items()
-    }
+    return kinds, followed(plan, layers, rehearse)
 
 
 def _linear(plan: Plan, vertex: Vertex, weights: Collection[str]) -> Layer | None:

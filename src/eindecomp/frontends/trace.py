@@ -16,6 +16,7 @@ import numpy as np
 from eindecomp.errors import GraphError
 from eindecomp.frontends import arrange, element_moves
 from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
+from eindecomp.frontends.input_names import free_name
 from eindecomp.frontends.join import Read, joined, joined_type
 from eindecomp.frontends.record import Factor, Record, View, distinct, size_of, transposed
 from eindecomp.graph.checks import join_of
@@ -85,7 +86,7 @@ class Trace:
         renamed: dict[str, str] = {}
         for name, array in outputs.items():
             renamed[_vertex_of(record, array, renamed)] = name
-        names = {name: _free(name, renamed) for name in record.graph if name not in renamed}
+        names = {name: free_name(name, outputs) for name in record.graph if name not in renamed}
         self.final_names = names | renamed
         _name_attention(record)
         labels = record.names.chosen()
@@ -113,10 +114,6 @@ class Trace:
         to = dtypes.dtype(dtype)
         return View("", dims, to, cast_number(value, to))
 
-    def fill(self, shape: Sequence[int], value: Expr) -> View:
-        """An array made from its indices, which `value` reads as inputs."""
-        return formula(self._record, shape, value)
-
     def constant(self, values: object) -> View | None:
         """An array of known values as a formula of its indices, if a short one is found."""
         return constant(self._record, np.asarray(values))
@@ -130,7 +127,7 @@ class Trace:
         value: Expr = Arg(0)
         value = value if step == 1 else call("mul", value, step)
         value = value if start == 0 else call("add", value, start)
-        return self.cast(self.fill((size,), value), dtype)
+        return self.cast(formula(self._record, (size,), value), dtype)
 
     # Element by element, and aggregations
 
@@ -247,20 +244,12 @@ class Trace:
         """
         return element_moves.gathered(self._record, table, place, index, shared)
 
-    def scatter_add(
-        self,
-        source: View,
-        index: View,
-        place: int,
-        size: int,
-        shared: Sequence[tuple[int, int]],
-        kept: Sequence[int] = (),
-    ) -> View:
-        """Rows summed into zeros at indices along a new dimension of `size`, at `place`.
+    def added_at(self, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
+        """Rows summed into zeros at indices along a new first dimension of `size`.
 
-        The result has the dimensions of the source that the index has not, and those in `kept`.
+        Rows have the dimensions of the index first; those in `kept` stay.
         """
-        return element_moves.added_at(self._record, source, index, place, size, shared, kept)
+        return element_moves.added_at(self._record, rows, index, size, kept)
 
 
 def _vertex_of(record: Record, array: View, taken: Collection[str]) -> str:
@@ -271,13 +260,6 @@ def _vertex_of(record: Record, array: View, taken: Collection[str]) -> str:
         return array.vertex
     own = tuple(f"o{k}" for k in range(len(vertex.shape)))
     return record.einsum(own, [(vertex.name, own)], Arg(0), None).vertex
-
-
-def _free(name: str, renamed: Mapping[str, str]) -> str:
-    """A vertex's name, or another if an output is called so."""
-    while name in renamed.values():
-        name += "_"
-    return name
 
 
 def _readable(

@@ -24,8 +24,7 @@ from torch.distributed.tensor.parallel import (
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import eindecomp as ed
-from eindecomp.frontends.placements import placed
-from eindecomp.frontends.plan_cuts import layouts_of
+from eindecomp.frontends.placements import layouts_of, placed
 from eindecomp.frontends.tensor_parallel import of_any_number
 from eindecomp.frontends.torch.dtensor import torch_placements
 from eindecomp.layout.cut import Span

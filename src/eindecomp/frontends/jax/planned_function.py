@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
-from eindecomp.frontends.jax.importing import EquationViews, ReadFunction, read_function
+from eindecomp.frontends.jax.importing import ReadFunction, read_function
 from eindecomp.frontends.jax.primitives.contractions import product_symbols
 from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
@@ -180,22 +180,22 @@ class _Constraints:
 
     def _bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
         """The results of an equation, constrained."""
-        here = self.read.equations.get(way, EquationViews((), ()))
-        names = [self.read.names.get(view.vertex, "") for view in here.results]
+        of_operands, of_results = self.read.equations.get(way, ((), ()))
+        names = [self.read.names.get(view.vertex, "") for view in of_results]
         known = next((name for name in names if name in self.specs), "")
         wanted = self.operands.get(known, {})
         params = eqn.primitive.get_bind_params(eqn.params)
-        reads = [self._seen_in(view, wanted) for view in here.operands]
-        results = [self._seen_in(view, self.specs) for view in here.results]
+        reads = [self._seen_in(view, wanted) for view in of_operands]
+        results = [self._seen_in(view, self.specs) for view in of_results]
         first = next((spec for spec in results if spec is not None), None)
         local = computed_locally(eqn, first, reads, self.mesh)
         with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
             if local is not None:
                 made = local(*values)
             else:
-                made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
+                made = eqn.primitive.bind(*self._placed(values, of_operands, wanted), **params)
             made = list(made) if eqn.primitive.multiple_results else [made]
-            return self._placed(made, here.results, self.specs)
+            return self._placed(made, of_results, self.specs)
 
     def _seen_in(self, view: View, specs: Mapping[str, PartitionSpec]) -> PartitionSpec | None:
         """Where the plan has the vertex of a view, as the view shows it: free where it cannot."""

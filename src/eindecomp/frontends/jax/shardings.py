@@ -16,8 +16,7 @@ from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction
-from eindecomp.frontends.placements import partition_spec
-from eindecomp.frontends.plan_cuts import said
+from eindecomp.frontends.placements import partition_spec, said
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
@@ -56,17 +55,12 @@ class JaxPlan:
         names = (each.name for each in self.plan.graph.outputs)
         return {name: self.shardings[name] for name in names if name in self.shardings}
 
-    @property
-    def out_shardings(self) -> dict[str, NamedSharding]:
-        """The `out_sharding` of each vertex that is computed."""
-        return {name: self.shardings[name] for name in self.plan.decisions}
-
     def out_sharding(self, vertex: str) -> NamedSharding:
         """Where the result of a vertex is left, as contractions in explicit mode must be told."""
-        known = self.out_shardings
-        if vertex not in known:
-            raise PlanError(f"the plan computes no vertex {vertex!r}{suggest(vertex, known)}")
-        return known[vertex]
+        if vertex not in self.plan.decisions:
+            known = suggest(vertex, self.plan.decisions)
+            raise PlanError(f"the plan computes no vertex {vertex!r}{known}")
+        return self.shardings[vertex]
 
     def jit(self, fn: Callable[..., Any]) -> PlannedFunction:
         """The function that the plan's graph was imported from, run as the plan says.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
@@ -15,13 +18,19 @@ from torch.distributed.tensor.placement_types import (
     _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import GraphError, PlanError
 from eindecomp.frontends.input_names import check_given, qualified
-from eindecomp.frontends.placements import placed
-from eindecomp.frontends.plan_cuts import as_planned, coarsest, of_shape, said, vertex_cuts
-from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
+from eindecomp.frontends.placements import as_planned, coarsest, of_shape, placed, said, vertex_cuts
+from eindecomp.frontends.record import View
+from eindecomp.frontends.tensor_parallel import NOBODY, styles_of, tp_plan
 from eindecomp.frontends.torch.applying import apply
-from eindecomp.frontends.torch.rehearse import Rehearsal
+from eindecomp.frontends.torch.exporting import (
+    exported_program,
+    module_lines,
+    named_tensors,
+    set_otherwise,
+)
+from eindecomp.frontends.torch.importing import import_module
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.cut import used_axes
@@ -29,11 +38,11 @@ from eindecomp.layout.cut import used_axes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
     from torch.distributed.tensor.parallel import ParallelStyle
 
-    from eindecomp.frontends.placements import Places
-    from eindecomp.frontends.plan_cuts import Coarse
+    from eindecomp.frontends.placements import Coarse, Places
+    from eindecomp.frontends.tensor_parallel import Followed, Modules
     from eindecomp.frontends.torch.applying import Applied
     from eindecomp.frontends.torch.wishes import Placements
     from eindecomp.graph.vertex import Vertex
@@ -150,15 +159,14 @@ class DTensorPlan:
         nobody needs whole before the rowwise one after it. The module is for what `tp_plan` says.
         """
         rehearsal = self._rehearsal(module, example_inputs, example_kwargs)
+        kinds, ends = styles_of(self.plan, rehearsal)
         found: dict[str, ParallelStyle] = {}
-        for layer, style in styles_of(self.plan, rehearsal).items():
-            taken, given = (
-                Replicate() if whole else Shard(-1)
-                for whole in (style.takes_whole, style.gives_whole)
-            )
-            if style.kind == "colwise":
+        for layer, kind in kinds.items():
+            taken = Shard(-1) if layer in ends.reading else Replicate()
+            given = Shard(-1) if layer in ends.leaving else Replicate()
+            if kind == "colwise":
                 found[layer] = ColwiseParallel(input_layouts=taken, output_layouts=given)
-            elif style.kind == "rowwise":
+            elif kind == "rowwise":
                 found[layer] = RowwiseParallel(input_layouts=taken, output_layouts=given)
         return found
 
@@ -243,3 +251,75 @@ def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:
             inner = mesh[tuple(names[axis] for axis in axes)]
             inner._flatten("_".join(names[axis] for axis in axes))  # pyright: ignore[reportPrivateUsage] - nothing else does
     return mesh
+
+
+# A module exported with the weights of one rank, to see whether its code can work on parts: code
+# that counts heads or features itself, as `view(b, -1, heads, d)` does, fails on a part of them or
+# takes it for something else. Then an operator has another result than the plan's graph says.
+
+_LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
+"""It tells of operators that fail on tensors without elements."""
+
+
+class Rehearsal:
+    """Tells which layers must gather their results so that the module's code can run."""
+
+    def __init__(
+        self, plan: Plan, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
+    ) -> None:
+        self.devices = plan.devices
+        self.module = _without_values(module)
+        self.imported = import_module(self.module, example, kwargs)
+
+    def __call__(self, found: Followed) -> Modules:
+        """The layers whose results some code needs whole, of the first such code."""
+        local = _without_values(self.module)
+        for layers, dim in ((found.leaving, 0), (found.reading, 1)):
+            for name in layers:
+                self._cut(local.get_submodule(name), dim)
+        args, kwargs = self.imported.arguments
+        try:
+            with set_otherwise([(_LOGGER, "disabled", True)]):
+                program = exported_program(local, args, kwargs)
+        except GraphError as error:
+            return self._inside(local, error, found)
+        pairs = zip(self.imported.program.graph.nodes, program.graph.nodes, strict=False)
+        for whole, part in pairs:
+            view: Any = self.imported.views.get(whole)
+            cut = found.parts.get(view.vertex) if isinstance(view, View) else None
+            if cut is not None and whole.op == "call_function":
+                has = (any(factor.axis == cut.dim for factor in dim) for dim in view.dims)
+                shape = [
+                    n // self.devices if own else n for n, own in zip(view.shape, has, strict=True)
+                ]
+                if part.target != whole.target or [*part.meta["val"].shape] != shape:
+                    return cut.by
+        return NOBODY
+
+    def _cut(self, layer: nn.Module, dim: int) -> None:
+        """Leave a layer the first rank's part of its parameters; of a rowwise bias, all."""
+        for name, whole in [*layer.named_parameters(recurse=False)]:
+            if dim < whole.dim():
+                shape = [*whole.shape]
+                shape[dim] //= self.devices
+                layer.register_parameter(name, nn.Parameter(whole.new_empty(shape)))
+
+    def _inside(self, local: nn.Module, error: GraphError, found: Followed) -> Modules:
+        """The layers that leave parts inside the module that failed, or a module around it."""
+        paths = [path for path, _, _ in module_lines(local, error.__cause__ or error) if path]
+        name = paths[-1] if paths else ""
+        while name:
+            inside = frozenset(each for each in found.leaving if each.startswith(f"{name}."))
+            if inside:
+                return inside
+            name = name.rpartition(".")[0]
+        raise PlanError(f"the module cannot run on parts of its layers: {error}") from error
+
+
+def _without_values(module: nn.Module) -> nn.Module:
+    """A copy of a module on the meta device, where weights that are shared stay so."""
+    memo: dict[int, Any] = {}
+    for _, tensor in named_tensors(module):
+        empty = torch.empty_like(tensor, device="meta")
+        memo[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+    return deepcopy(module, memo)

@@ -21,7 +21,7 @@ from torch.utils import _pytree
 from eindecomp.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from torch.export import ExportedProgram
 
@@ -56,18 +56,12 @@ def _drop_unread(program: ExportedProgram) -> None:
                     part.graph.erase_node(node)
 
 
-def named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """All parameters and buffers under all their names."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
-
-
-def first_names(module: nn.Module) -> Mapping[int, str]:
-    """The first name of every parameter and buffer, by its identity."""
-    found: dict[int, str] = {}
-    for name, tensor in named_tensors(module):
-        found.setdefault(id(tensor), name)
-    return found
+def named_tensors(
+    module: nn.Module, *, each_once: bool = False
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """All parameters and buffers under all their names, or each under its first."""
+    yield from module.named_parameters(remove_duplicate=each_once)
+    yield from module.named_buffers(remove_duplicate=each_once)
 
 
 @contextmanager
@@ -90,7 +84,8 @@ def _settings(module: nn.Module) -> Iterator[tuple[Any, str, Any]]:
     weights up row by row, rather than sort rows into groups whose sizes depend on data.
     `nn.Transformer` takes a mask as it is, rather than compare it with a causal one.
     """
-    configs = {id(config): config for part in module.modules() if (config := _config(part))}
+    parts: list[Any] = [*module.modules()]
+    configs = {id(part.config): part.config for part in parts if getattr(part, "config", None)}
     for config in configs.values():
         if getattr(config, "use_cache", False) is True:
             yield config, "use_cache", False
@@ -98,10 +93,6 @@ def _settings(module: nn.Module) -> Iterator[tuple[Any, str, Any]]:
             yield config, "_experts_implementation_internal", "batched_mm"
     yield transformer, "_detect_is_causal_mask", _is_called_causal
     yield logging.getLogger("torch.fx.experimental.symbolic_shapes"), "disabled", True
-
-
-def _config(part: nn.Module) -> Any:
-    return getattr(part, "config", None)
 
 
 def _is_called_causal(_mask: object, is_causal: bool | None = None, _size: object = None) -> bool:

@@ -15,9 +15,9 @@ from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.input_names import input_name, key_of
+from eindecomp.frontends.input_names import free_name, input_name, key_of
 from eindecomp.frontends.record import View
-from eindecomp.frontends.torch.exporting import exported_program, first_names, named_tensors
+from eindecomp.frontends.torch.exporting import exported_program, named_tensors
 from eindecomp.frontends.torch.interpreter import Interpreter, placeholders
 from eindecomp.frontends.torch.operators import (  # noqa: F401 - which registers operators
     aggregations,  # pyright: ignore[reportUnusedImport]
@@ -205,7 +205,8 @@ def _inputs(
     trace: Trace, module: nn.Module, program: ExportedProgram
 ) -> tuple[dict[fx.Node, Any], list[str]]:
     """The value of every placeholder, and the names of the inputs that are not weights."""
-    first, tensors = first_names(module), dict(named_tensors(module))
+    tensors = dict(named_tensors(module))
+    first = {id(tensor): name for name, tensor in named_tensors(module, each_once=True)}
     kinds = torch.export.graph_signature.InputKind
     nodes = {node.name: node for node in placeholders(program.graph)}
     found: dict[fx.Node, Any] = {}
@@ -261,27 +262,21 @@ def _outputs(
     kinds = torch.export.graph_signature.OutputKind
     views: list[Any] = []
     for spec, value in zip(program.graph_signature.output_specs, found, strict=True):
-        if spec.kind is kinds.USER_OUTPUT:
-            views.append(value)
-        elif spec.kind is kinds.USER_INPUT_MUTATION:
+        if spec.kind is kinds.USER_INPUT_MUTATION:
             raise GraphError(
                 f"the module changes its argument {spec.target!r} in place, which a graph cannot; "
                 "let it change a copy: x = x.clone()"
             )
-        else:
+        if spec.kind is not kinds.USER_OUTPUT:
             raise GraphError(
                 f"the module changes {spec.target!r} while it runs, which a graph cannot"
                 + ("; put it in evaluation mode first: module.eval()" if is_training else "")
             )
-    names = _output_names(program, len(views))
+        views.append(value)
     outputs: dict[str, View] = {}
-    for name, view in zip(names, views, strict=True):
-        if not isinstance(view, View):
-            continue  # a constant that the module returns
-        name = input_name(name)
-        while name in outputs or name in taken:
-            name += "_"
-        outputs[name] = view
+    for name, view in zip(_output_names(program, len(views)), views, strict=True):
+        if isinstance(view, View):  # else it is a constant that the module returns
+            outputs[free_name(input_name(name), {*outputs, *taken})] = view
     if not outputs:
         raise GraphError("the module returns no tensor")
     return outputs

@@ -159,11 +159,6 @@ class Operation:
         """The error that says why a call cannot be imported."""
         return GraphError(f"{self.name} {why}")
 
-    def promoted(self, *operands: Operand) -> list[View]:
-        """Operands as arrays of their common type, by torch's rules."""
-        common = common_type(*operands)
-        return [self.array(operand, common) for operand in operands]
-
     def array(self, operand: Operand, to: object) -> View:
         """An operand as an array of a type."""
         if isinstance(operand, View):
@@ -172,7 +167,9 @@ class Operation:
 
     def map(self, join: str | Expr, *operands: Operand, to: object = None) -> View:
         """A function of elements, computed in the operands' common type, as the result's type."""
-        return self.trace.map(join, *self.promoted(*operands), dtype=to or self.dtype)
+        common = common_type(*operands)
+        arrays = [self.array(operand, common) for operand in operands]
+        return self.trace.map(join, *arrays, dtype=to or self.dtype)
 
     def fraction(self, join: str | Expr, x: Operand) -> View:
         """A function that yields fractions, of whole numbers too."""

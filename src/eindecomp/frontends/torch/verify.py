@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from eindecomp.errors import PlanError, RunError
-from eindecomp.frontends.plan_cuts import coarsest, of_shape
+from eindecomp.frontends.placements import coarsest, of_shape
 from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.dtensor import make_mesh, to_dtensor
 from eindecomp.frontends.torch.exporting import set_otherwise

@@ -84,19 +84,16 @@ def _while(op: Equation, *arrays: View) -> list[View]:
     of_test, of_body = arrays[:ahead], arrays[ahead : ahead + body]
     state = [*arrays[ahead + body :]]
     steps = 0
-    while _goes_on(op, [*of_test, *state]):
+    while True:
+        (test,) = op.inline(p["cond_jaxpr"], [*of_test, *state])
+        if test.number is None:
+            op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
+        if not test.number:
+            return state
         steps += 1
         if steps > MAX_STEPS:
             op.refuse(f"it runs more than {MAX_STEPS} times")
         state = op.inline(p["body_jaxpr"], [*of_body, *state])
-    return state
-
-
-def _goes_on(op: Equation, arrays: list[View]) -> bool:
-    (test,) = op.inline(op.params["cond_jaxpr"], arrays)
-    if test.number is None:
-        op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
-    return bool(test.number)
 
 
 @primitive("cond")

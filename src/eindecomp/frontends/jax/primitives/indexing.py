@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.primitives.shapes import clamped, put
@@ -78,8 +77,7 @@ def _vote(op: Equation, x: View, indices: View, dims: list[int]) -> None:
             op.trace.vote(indices, [*own, None])
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Axis:
+class Axis(NamedTuple):
     """A dimension by what it is: of the operand, or of the indices."""
 
     of_indices: bool
@@ -107,8 +105,7 @@ def arranged(op: Equation, array: View, axes: list[Axis], wanted: list[Axis]) ->
     return op.trace.transpose(array, [left.index(axis) for axis in wanted])
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """How rows are combined with what is there."""
 
     join: str
@@ -123,12 +120,13 @@ _WAYS = {
     "scatter-min": _Way("min(x, y)", "min"),
     "scatter": _Way("y", ""),
 }
+_WAYS |= {name.replace("-", "_"): way for name, way in _WAYS.items()}
 
 
-@primitive(*_WAYS, *(name.replace("-", "_") for name in _WAYS))
+@primitive(*_WAYS)
 def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
-    way = _WAYS[op.name.replace("_", "-")]
-    if not way.agg and not _puts_updates(op):
+    way, function = _WAYS[op.name], op.params["update_jaxpr"]
+    if not way.agg and function is not None and function.outvars[0] is not function.invars[1]:
         op.refuse(
             "it applies a function to elements at indices, once for every time that an index "
             "occurs; where indices differ, x.at[i].set(f(x[i])) is the same and is imported"
@@ -161,12 +159,6 @@ def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
         zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     )
     return _put_rows(way, op, x, updates, axes, starts, shared)
-
-
-def _puts_updates(op: Equation) -> bool:
-    """Whether a scatter puts what it is given, and not a function of what is there."""
-    jaxpr = op.params["update_jaxpr"]
-    return jaxpr is None or jaxpr.outvars[0] is jaxpr.invars[1]
 
 
 def _is_clip(op: Equation) -> bool:

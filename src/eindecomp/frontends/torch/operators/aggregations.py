@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import first_in_order, first_largest, running
 from eindecomp.frontends.torch.registry import number, operator
 from eindecomp.lang.dtypes import Kind, kind
@@ -112,37 +113,28 @@ def variance(
     return found if len(op.results) == 1 else [found, mean(op, x, dim, keepdim)]
 
 
-def _sorted(op: Operation, x: View, dim: int, count: int, largest: bool) -> list[View]:
+@operator("aten.sort", "aten.topk")
+def in_order(
+    op: Operation,
+    x: View,
+    dim: int = -1,
+    largest: bool = True,
+    descending: bool = False,
+    **_: Any,
+) -> list[View]:
+    """All elements in order, or the first, and where they were."""
     if not x.dims:
         return [x, op.trace.number(0, "int64")]
-    return first_in_order(op.trace, x, dim % len(x.dims), count, largest=largest)
-
-
-@operator("aten.sort")
-def sort(op: Operation, x: View, dim: int = -1, descending: bool = False, **_: Any) -> list[View]:
-    """All elements in order, and where they were."""
-    return _sorted(op, x, dim, x.shape[dim] if x.dims else 1, descending)
-
-
-@operator("aten.topk")
-def topk(
-    op: Operation, x: View, k: int, dim: int = -1, largest: bool = True, **_: Any
-) -> list[View]:
-    """The largest or smallest elements, and where they were."""
-    return _sorted(op, x, dim, k, largest)
-
-
-def _exponentials(op: Operation, x: View, place: int) -> tuple[View, View, View, View]:
-    """A tensor, its maximum along a dimension, exponentials of it less that, and their sum."""
-    wide = op.wide(x)
-    most = op.trace.reduce(wide, [place], "max", keep=True)
-    powers = op.trace.map("exp(x - y)", wide, most)
-    return wide, most, powers, op.trace.reduce(powers, [place], "sum", keep=True)
+    place, first = dim % len(x.dims), largest if op.short == "topk" else descending
+    return first_in_order(op.trace, x, place, op.shape[place], largest=first)
 
 
 def softmax_of(op: Operation, x: View, place: int, dtype: object) -> View:
     """A softmax along a dimension, computed in float32 if x is of low precision."""
-    _, _, powers, summed = _exponentials(op, x, place)
+    wide = op.wide(x)
+    most = op.trace.reduce(wide, [place], "max", keep=True)
+    powers = op.trace.map("exp(x - y)", wide, most)
+    summed = op.trace.reduce(powers, [place], "sum", keep=True)
     return op.trace.map("x / y", powers, summed, dtype=dtype)
 
 
@@ -159,9 +151,13 @@ def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
     """The logarithm of a softmax."""
     if not x.dims:
         return op.trace.number(0, op.dtype)
-    given, place = op.trace.cast(x, op.dtype), dim % len(x.dims)
-    wide, most, _powers, summed = _exponentials(op, given, place)
-    logs = op.trace.map("log(x)", summed)
+    every, place = tuple(range(len(x.dims))), dim % len(x.dims)
+    wide = op.wide(op.trace.cast(x, op.dtype))
+    most = op.trace.reduce(wide, [place], "max", keep=True)
+    # Exponentials that are no tensor of their own are not kept for gradients.
+    reads, kept = [Read(wide, every), Read(most, every)], [k for k in every if k != place]
+    summed = op.trace.einsum(reads, kept, "exp(x - y)", "sum")
+    logs = op.trace.unsqueeze(op.trace.map("log(x)", summed), place)
     return op.trace.map("x - y - z", wide, most, logs, dtype=op.dtype)
 
 
@@ -252,12 +248,10 @@ def batch_norm(
     running_mean: View | None,
     running_var: View | None,
     training: bool,
-    momentum: float,
     eps: float,
     **_: Any,
 ) -> View:
     """Normalized by running statistics, or by those of the batch where none are kept."""
-    del momentum
     mean, variance = _per_channel(op, x, running_mean), _per_channel(op, x, running_var)
     if training and mean is not None:
         raise op.refuse(

@@ -10,7 +10,7 @@ from opt_einsum.parser import parse_einsum_input
 
 from eindecomp.frontends.formulas import evaluated
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.operations import convolved, padded, windows
+from eindecomp.frontends.operations import convolved, padded, windowed, windows
 from eindecomp.frontends.rows_at_indices import group_of, grouped_product
 from eindecomp.frontends.torch.operators.aggregations import softmax_of
 from eindecomp.frontends.torch.registry import number, operator
@@ -137,65 +137,42 @@ def unfold(op: Operation, x: View, dimension: int, size: int, step: int) -> View
     if not x.dims:
         return op.trace.unsqueeze(x, 0)
     place = dimension % len(x.dims)
-    last = [*(k for k in range(len(x.dims)) if k != place), place]
-    seen, _ = windows(op.trace, op.trace.transpose(x, last), [size], [step], [1])
-    order = [*range(place), len(last) - 1, *range(place, len(last) - 1), len(last)]
-    return op.trace.transpose(seen, order)
-
-
-def _seen(
-    op: Operation,
-    x: View,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    value: float,
-) -> tuple[View, list[int]]:
-    """The windows of a pool, and the dimensions that it aggregates."""
-    rank = int(op.short.partition("_pool")[2][0])
-    sizes = _per_dimension(kernel, rank)
-    steps = _per_dimension(stride, rank) if stride else sizes
-    x = _padded(op, x, _per_dimension(padding, rank), value)
-    return windows(op.trace, x, sizes, steps, _per_dimension(dilation, rank))
+    seen = windowed(op.trace, x, place, size, step, 1)
+    order = [k for k in range(len(seen.dims)) if k != place + 1]
+    return op.trace.transpose(seen, [*order, place + 1])
 
 
 @operator(
-    "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
-    "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices",
+    "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool2d_with_indices",
+    "aten.max_pool3d_with_indices", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
 )  # fmt: skip
-def max_pool(
+def pool(
     op: Operation,
     x: View,
     kernel_size: Any,
     stride: Any = (),
     padding: Any = 0,
     dilation: Any = 1,
-) -> View | list[View]:
-    """The largest element of every window, without saying where it was."""
-    seen, at = _seen(op, x, kernel_size, stride, padding, dilation, -inf)
-    found = op.trace.reduce(seen, at, "max")
-    return [found] if op.short.endswith("indices") else found
-
-
-@operator("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
-def avg_pool(
-    op: Operation,
-    x: View,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> View:
-    """The mean of every window."""
-    seen, at = _seen(op, x, kernel_size, stride, padding, 1, 0)
+) -> View | list[View]:
+    """The mean of every window, or the largest element, without saying where it was."""
+    rank = int(op.short.partition("_pool")[2][0])
+    sizes = _per_dimension(kernel_size, rank)
+    steps = _per_dimension(stride, rank) if stride else sizes
+
+    def aggregated(array: View, agg: str, beside: float = 0, join: str | None = None) -> View:
+        wide = _padded(op, array, _per_dimension(padding, rank), beside)
+        seen, at = windows(op.trace, wide, sizes, steps, _per_dimension(dilation, rank))
+        return op.trace.reduce(seen, at, agg, join=join, dtype=op.dtype)
+
+    if op.short.startswith("max"):
+        found = aggregated(x, "max", -inf)
+        return [found] if op.short.endswith("indices") else found
     if divisor_override or count_include_pad:
-        count = divisor_override or prod(seen.shape[k] for k in at)
-        return op.trace.reduce(seen, at, "sum", join=f"x / {count}", dtype=op.dtype)
-    ones = op.trace.number(1, x.dtype, x.shape)
-    counts = op.trace.reduce(_seen(op, ones, kernel_size, stride, padding, 1, 0)[0], at, "sum")
-    return op.trace.map("x / y", op.trace.reduce(seen, at, "sum"), counts, dtype=op.dtype)
+        return aggregated(x, "sum", join=f"x / {divisor_override or prod(sizes)}")
+    counts = aggregated(op.trace.number(1, x.dtype, x.shape), "sum")
+    return op.trace.map("x / y", aggregated(x, "sum"), counts, dtype=op.dtype)
 
 
 MOST_TOLD = 2**24

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations import replaced
 from eindecomp.frontends.rows_at_indices import (
     aggregated_at,
     aggregated_into,
@@ -71,24 +72,21 @@ def index(op: Operation, x: View, indices: Sequence[View | None]) -> View:
     return op.trace.transpose(made, order)
 
 
-def _aggregated(op: Operation, x: View, dim: int, index: View, src: View, agg: str) -> View:
-    """Elements aggregated at indices along a dimension, in a tensor of the shape of x."""
-    place, rows = _rows_along(op, x, dim, index, src)
-    shared = {k: k for k in range(len(x.dims)) if k != place}
-    return aggregated_into(op.trace, x, [place], rows, index, shared, agg)
-
-
-def _rows_along(op: Operation, x: View, dim: int, index: View, src: View) -> tuple[int, View]:
-    """The dimension that is meant, and the elements that have an index."""
+def _along(
+    op: Operation, x: View, dim: int, index: View, src: View
+) -> tuple[list[int], View, View, dict[int, int]]:
+    """What `put_into` takes for elements at indices along a dimension of x."""
     for k, size in enumerate(index.shape):
         src = op.trace.slice(src, k, 0, size)
-    return dim % len(x.dims), src
+    place = dim % len(x.dims)
+    return [place], src, index, {k: k for k in range(len(x.dims)) if k != place}
 
 
 @operator("aten.scatter_add")
 def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
     """Elements added at indices along a dimension."""
-    return op.trace.map("x + y", x, _aggregated(op, x, dim, index, src, "sum"), dtype=op.dtype)
+    summed = aggregated_into(op.trace, x, *_along(op, x, dim, index, src), "sum")
+    return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
 @operator("aten.scatter")
@@ -102,9 +100,7 @@ def scatter(
 ) -> View:
     """Elements written at indices along a dimension."""
     given = op.trace.number(value or 0, op.dtype, index.shape) if src is None else src
-    place, rows = _rows_along(op, x, dim, index, given)
-    shared = {k: k for k in range(len(x.dims)) if k != place}
-    return put_into(op.trace, x, [place], rows, index, shared)
+    return put_into(op.trace, x, *_along(op, x, dim, index, given))
 
 
 @operator("aten.index_put", "aten._unsafe_index_put")
@@ -166,12 +162,8 @@ def slice_scatter(
         rows = op.trace.transpose(op.trace.cast(src, op.dtype), order)
         return put_into(op.trace, x, [place], rows, every, {})
     shape = (*x.shape[:place], high - low, *x.shape[place + 1 :])
-    parts = [
-        op.trace.slice(x, place, 0, low),
-        op.trace.expand(op.trace.cast(src, op.dtype), shape),
-        op.trace.slice(x, place, high, x.shape[place]),
-    ]
-    return op.trace.concat([part for part in parts if part.shape[place]], place)
+    part = op.trace.expand(op.trace.cast(src, op.dtype), shape)
+    return replaced(op.trace, x, place, low, part) if high > low else x
 
 
 @operator("aten.masked_scatter", "aten.nonzero", "aten.masked_select", "aten.unique")
@@ -188,9 +180,10 @@ def scatter_reduce(
     op: Operation, x: View, dim: int, index: View, src: View, reduce: str, include_self: bool = True
 ) -> View:
     """Elements aggregated at indices along a dimension, together with what is there or not."""
-    count = _aggregated(op, x, dim, index, op.trace.number(1, "int64", index.shape), "sum")
+    ones = op.trace.number(1, "int64", index.shape)
+    count = aggregated_into(op.trace, x, *_along(op, x, dim, index, ones), "sum")
     agg = "sum" if reduce == "mean" else reduce.removeprefix("a")
-    made = _aggregated(op, x, dim, index, src, agg)
+    made = aggregated_into(op.trace, x, *_along(op, x, dim, index, src), agg)
     if reduce == "mean":
         if kind(op.dtype) is Kind.INT:
             raise op.refuse("is imported for means of fractions, not of whole numbers")
