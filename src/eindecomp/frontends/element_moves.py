@@ -87,11 +87,7 @@ def _order(array: View) -> list[int]:
 
 
 def gathered(
-    record: Record,
-    table: View,
-    place: int,
-    index: View,
-    shared: Sequence[tuple[int, int]] = (),
+    record: Record, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
 ) -> View:
     """What lies at given indices along a dimension of a table.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -74,7 +74,8 @@ def looked_up(
     if searched:
         sizes = [x.shape[dim] for dim in searched]
         table = trace.reshape(table, (prod(sizes), *table.shape[len(sizes) :]))
-        index = flat_index(trace, [*searched.values()], sizes)
+        [index, *more] = searched.values()
+        index = flat_index(trace, [index, *more], sizes) if more else index
         pairs = [(k, dim) for k, dim in enumerate(along.values(), 1)]
         table = trace.take(table, 0, index, pairs)
         symbols = [*(k for k in range(len(shape)) if k not in along.values()), *symbols]
@@ -105,32 +106,32 @@ def aggregated_at(
     return trace.einsum(reads, output, "where(y == z, x, x3)", agg, rows.dtype)
 
 
-def aggregated_into(
-    trace: Trace,
-    x: View,
-    dims: Sequence[int],
-    rows: View,
-    index: View,
-    shared: Mapping[int, int],
-    agg: str,
-) -> View:
-    """Rows aggregated at indices of the dimensions `dims` of x, taken as one, in the shape of x.
+class RowsAt(NamedTuple):
+    """Rows for indices of the dimensions `dims` of an array, taken as one.
 
-    `shared` says which other dimensions of x are which of the index. Rows have the dimensions of
-    the index, then all others of x.
+    `shared` says which other dimensions of the array are which of the index. Rows have the
+    dimensions of the index, then all others of the array.
     """
-    size = prod(x.shape[dim] for dim in dims)
-    made = aggregated_at(trace, rows, index, size, sorted(shared.values()), agg)
-    return _laid_out(trace, x, dims, shared, made, neutral(agg, rows.dtype))
+
+    dims: Sequence[int]
+    rows: View
+    index: View
+    shared: Mapping[int, int]
 
 
-def put_into(
-    trace: Trace, x: View, dims: Sequence[int], rows: View, index: View, shared: Mapping[int, int]
-) -> View:
-    """An array with rows at indices in place of its own, as `aggregated_into` has them.
+def aggregated_into(trace: Trace, x: View, at: RowsAt, agg: str) -> View:
+    """Rows aggregated at indices, in the shape of x."""
+    size = prod(x.shape[dim] for dim in at.dims)
+    made = aggregated_at(trace, at.rows, at.index, size, sorted(at.shared.values()), agg)
+    return _laid_out(trace, x, at, made, neutral(agg, at.rows.dtype))
+
+
+def put_into(trace: Trace, x: View, at: RowsAt) -> View:
+    """An array with rows at indices in place of its own.
 
     Where an index occurs several times, the last row stays.
     """
+    dims, rows, index, shared = at
     kept, row = sorted(shared.values()), len(index.dims)
     gone = [k for k in range(row) if k not in kept]
     counts = [index.shape[k] for k in gone]
@@ -143,26 +144,24 @@ def put_into(
     ]
     last = trace.einsum(reads, [row, *kept], "where(x == z, y, -1)", "max", "int64")
     rest = range(row, len(rows.dims))
-    flat = trace.transpose(rows, [*gone, *kept, *rest])
-    flat = trace.reshape(flat, (prod(counts), *flat.shape[len(gone) :]))
-    pairs = [(k + 1, k + 1) for k in range(len(kept))]
-    found = trace.take(flat, 0, trace.map("max(x, 0)", last), pairs)
+    if rows.number is not None:
+        shape = (*last.shape, *(rows.shape[k] for k in rest))
+        found = trace.number(rows.number, rows.dtype, shape)
+    else:
+        flat = trace.transpose(rows, [*gone, *kept, *rest])
+        flat = trace.reshape(flat, (prod(counts), *flat.shape[len(gone) :]))
+        pairs = [(k + 1, k + 1) for k in range(len(kept))]
+        found = trace.take(flat, 0, trace.map("max(x, 0)", last), pairs)
     for _ in rest:
         last = trace.unsqueeze(last, len(last.dims))
-    written = _laid_out(trace, x, dims, shared, last, -1)
-    found = _laid_out(trace, x, dims, shared, found, 0)
+    written = _laid_out(trace, x, at, last, -1)
+    found = _laid_out(trace, x, at, found, 0)
     return trace.map("where(x >= 0, y, z)", written, found, x, dtype=x.dtype)
 
 
-def _laid_out(
-    trace: Trace,
-    x: View,
-    dims: Sequence[int],
-    shared: Mapping[int, int],
-    made: View,
-    beside: Number,
-) -> View:
+def _laid_out(trace: Trace, x: View, at: RowsAt, made: View, beside: Number) -> View:
     """What was made for rows of x in the order of its dimensions, with a number beside it."""
+    dims, shared = at.dims, at.shared
     of_index = sorted(shared, key=shared.__getitem__)
     order = [*dims, *of_index, *(k for k in range(len(x.dims)) if k not in {*dims, *shared})]
     made = trace.reshape(made, (*(x.shape[dim] for dim in dims), *made.shape[1:]))

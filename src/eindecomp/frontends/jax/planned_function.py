@@ -38,8 +38,9 @@ class PlannedFunction:
     """
 
     fn: Callable[..., Any]
-    shardings: Mapping[str, NamedSharding]
-    operands: Mapping[str, Mapping[str, NamedSharding | None]]
+    specs: Mapping[str, PartitionSpec]
+    """Where tensors lie."""
+    operands: Mapping[str, Mapping[str, PartitionSpec]]
     """How vertices want what they read."""
     mesh: Mesh
     planned: Mapping[str, int]
@@ -89,56 +90,48 @@ class PlannedFunction:
         arguments = arguments_of(self.fn, args, kwargs)
         key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
         if key not in self._compiled:
-            self._compiled[key] = _compiled(read_function(self.fn, args, kwargs), self)
+            read = read_function(self.fn, args, kwargs)
+            self._compiled[key] = _Compiled(read, self.specs, self.operands, self.mesh)
         return self._compiled[key]
 
 
-@dataclass(slots=True)
 class _Compiled:
-    """A function for arguments of fixed shapes."""
+    """A function for arguments of fixed shapes.
 
-    read: ReadFunction
-    inputs: tuple[NamedSharding, ...]
-    jitted: Any
-    executable: Any = None
-    """What XLA has made of it, once it was called."""
+    What its equations read and make is put where the plan has the vertices that they are.
+    """
 
+    def __init__(
+        self,
+        read: ReadFunction,
+        specs: Mapping[str, PartitionSpec],
+        operands: Mapping[str, Mapping[str, PartitionSpec]],
+        mesh: Mesh,
+    ) -> None:
+        for vertex in (*read.graph.inputs, *read.graph.outputs):
+            if len(specs.get(vertex.name, ())) > len(vertex.shape):
+                raise PlanError(
+                    f"the plan's {vertex.name} is not that of the function: {vertex.shape}"
+                )
+        names = [vertex.name for vertex in read.graph.outputs]
+        if not any(name in specs for name in names):
+            raise PlanError(f"the plan has no tensor {names[0]!r}: it is not one of this function")
+        # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
+        types = (AxisType.Auto,) * len(mesh.axis_names)
+        self.mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=types)
+        self.read, self.specs, self.operands = read, specs, operands
+        self.inputs = tuple(
+            NamedSharding(self.mesh, specs.get(name, PartitionSpec()))
+            for name in read.arguments.names
+        )
+        outputs = [NamedSharding(self.mesh, specs[n]) if n in specs else None for n in read.outputs]
 
-def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
-    # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
-    types = (AxisType.Auto,) * len(of.mesh.axis_names)
-    mesh = Mesh(of.mesh.devices, of.mesh.axis_names, axis_types=types)
-    specs = {name: sharding.spec for name, sharding in of.shardings.items()}
-    for vertex in (*read.graph.inputs, *read.graph.outputs):
-        spec = specs.get(vertex.name, PartitionSpec())
-        if len(spec) > len(vertex.shape):
-            raise PlanError(f"the plan's {vertex.name} is not that of the function: {vertex.shape}")
-    lacking = [v.name for v in read.graph.outputs if v.name not in specs]
-    if lacking == [v.name for v in read.graph.outputs]:
-        raise PlanError(f"the plan has no tensor {lacking[0]!r}: it is not one of this function")
-    names = read.arguments.names
-    inputs = tuple(NamedSharding(mesh, specs.get(n, PartitionSpec())) for n in names)
-    outputs = [NamedSharding(mesh, specs[n]) if n in specs else None for n in read.outputs]
-    wanted = {
-        vertex: {name: own.spec for name, own in each.items() if own is not None}
-        for vertex, each in of.operands.items()
-    }
-    places = _Constraints(read, specs, wanted, mesh)
+        def run(*arrays: Any) -> list[Any]:
+            return self.run(read.jaxpr, arrays, (0,))
 
-    def run(*arrays: Any) -> list[Any]:
-        return places.run(read.jaxpr, arrays, (0,))
-
-    return _Compiled(read, inputs, jax.jit(run, in_shardings=inputs, out_shardings=outputs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Constraints:
-    """Puts what equations read and make where the plan has the vertices that they are."""
-
-    read: ReadFunction
-    specs: Mapping[str, PartitionSpec]
-    operands: Mapping[str, Mapping[str, PartitionSpec]]
-    mesh: Mesh
+        self.jitted: Any = jax.jit(run, in_shardings=self.inputs, out_shardings=outputs)
+        self.executable: Any = None
+        """What XLA has made of it, once it was called."""
 
     def run(self, jaxpr: Any, arrays: Sequence[Any], way: Way) -> list[Any]:
         """The results of a jaxpr; the way to it and its equations is the one of `Reader`."""

@@ -68,13 +68,17 @@ class JaxPlan:
         Its arguments and results lie where the plan has them, and so does whatever the plan has a
         name for in between. Where XLA moves more than the plan, the first call warns.
         """
+        specs = {name: own.spec for name, own in self.shardings.items()}
         operands = {
-            name: dict(zip(self.plan.graph[name].inputs, wanted, strict=True))
+            name: {
+                source: own.spec
+                for source, own in zip(self.plan.graph[name].inputs, wanted, strict=True)
+                if own is not None
+            }
             for name, wanted in self.operands.items()
         }
-        return PlannedFunction(
-            fn, self.shardings, operands, self.mesh, program_of(self.plan).bytes_by_vertex
-        )
+        planned = program_of(self.plan).bytes_by_vertex
+        return PlannedFunction(fn, specs, operands, self.mesh, planned)
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""

@@ -115,16 +115,11 @@ def _refusal(module: nn.Module, error: Exception) -> GraphError:
         why = "what it does depends on the values of a tensor"
     elif "Cache" in why:
         why = "it returns a cache, which is no tensor; pass use_cache=False"
-    return GraphError(f"torch.export cannot export the module: {why}{_place(module, error)}")
-
-
-def _place(module: nn.Module, error: Exception) -> str:
-    """The innermost line of a module, not of torch, that an error was raised from."""
-    lines = [each for each in module_lines(module, error) if not is_of_torch(each[1])]
-    if not lines:
-        return ""
-    path, file, line = lines[-1]
-    return f"{f' in module {path}' if path else ''} (at {file}:{line})"
+    own = [each for each in module_lines(module, error) if not is_of_torch(each[1])]
+    if own:  # the innermost line of a module, not of torch, that the error was raised from
+        path, file, line = own[-1]
+        why += f"{f' in module {path}' if path else ''} (at {file}:{line})"
+    return GraphError(f"torch.export cannot export the module: {why}")
 
 
 def module_lines(module: nn.Module, error: BaseException) -> list[tuple[str, str, int]]:

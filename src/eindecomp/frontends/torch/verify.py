@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -219,18 +220,10 @@ def _collective(space: str, name: str, args: Any) -> Collective:
     group = args[-1] if hasattr(args[-1], "size") else _resolve_process_group(args[-1])
     nbytes = sum(each.nbytes for each in tree_leaves(args[0]))
     received = _received(kind, group.size(), nbytes, dist.get_world_size())
-    is_fallback = kind == "all-gather" and _stands_for_exchange()
+    # What DTensor does shows nowhere else than in the functions that are running.
+    running = (frame.f_code.co_name for frame, _ in walk_stack(None))
+    is_fallback = kind == "all-gather" and "shard_dim_alltoall" in running
     return Collective(kind, group.size(), received, is_fallback)
-
-
-def _stands_for_exchange() -> bool:
-    """Whether DTensor's exchange of shards issues this collective, which then is no all-to-all."""
-    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage] - what DTensor does shows nowhere else
-    while frame is not None:
-        if frame.f_code.co_name == "shard_dim_alltoall":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _received(kind: str, devices: int, nbytes: int, world: int) -> int:

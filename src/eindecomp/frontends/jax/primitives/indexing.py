@@ -9,6 +9,7 @@ from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.rows_at_indices import (
+    RowsAt,
     aggregated_into,
     counts_along,
     flat_index,
@@ -202,7 +203,8 @@ def _put_rows(
     # Put the dimensions of the indices first, then what a row consists of.
     window = sorted(axis for axis in axes if not axis.of_indices and axis.place not in dims)
     rows = arranged(op, updates, axes, [*(Axis(True, k) for k in range(len(index.dims))), *window])
+    at = RowsAt(dims, rows, index, shared)
     if not way.agg:
-        return put_into(op.trace, x, dims, rows, index, shared)
-    made = aggregated_into(op.trace, x, dims, rows, index, shared, way.agg)
+        return put_into(op.trace, x, at)
+    made = aggregated_into(op.trace, x, at, way.agg)
     return made if way.join == "x + y" and x.number == 0 else op.map(way.join, x, made)

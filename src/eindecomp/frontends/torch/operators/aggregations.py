@@ -115,12 +115,7 @@ def variance(
 
 @operator("aten.sort", "aten.topk")
 def in_order(
-    op: Operation,
-    x: View,
-    dim: int = -1,
-    largest: bool = True,
-    descending: bool = False,
-    **_: Any,
+    op: Operation, x: View, dim: int = -1, largest: bool = True, descending: bool = False, **_: Any
 ) -> list[View]:
     """All elements in order, or the first, and where they were."""
     if not x.dims:

@@ -9,6 +9,7 @@ from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import replaced
 from eindecomp.frontends.rows_at_indices import (
+    RowsAt,
     aggregated_at,
     aggregated_into,
     ends_of,
@@ -72,20 +73,19 @@ def index(op: Operation, x: View, indices: Sequence[View | None]) -> View:
     return op.trace.transpose(made, order)
 
 
-def _along(
-    op: Operation, x: View, dim: int, index: View, src: View
-) -> tuple[list[int], View, View, dict[int, int]]:
-    """What `put_into` takes for elements at indices along a dimension of x."""
+def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
+    """Elements for indices along a dimension of x, at the same places of the others."""
     for k, size in enumerate(index.shape):
         src = op.trace.slice(src, k, 0, size)
     place = dim % len(x.dims)
-    return [place], src, index, {k: k for k in range(len(x.dims)) if k != place}
+    shared = {k: k for k in range(len(x.dims)) if k != place}
+    return RowsAt([place], src, index, shared)
 
 
 @operator("aten.scatter_add")
 def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
     """Elements added at indices along a dimension."""
-    summed = aggregated_into(op.trace, x, *_along(op, x, dim, index, src), "sum")
+    summed = aggregated_into(op.trace, x, _along(op, x, dim, index, src), "sum")
     return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
@@ -100,16 +100,12 @@ def scatter(
 ) -> View:
     """Elements written at indices along a dimension."""
     given = op.trace.number(value or 0, op.dtype, index.shape) if src is None else src
-    return put_into(op.trace, x, *_along(op, x, dim, index, given))
+    return put_into(op.trace, x, _along(op, x, dim, index, given))
 
 
 @operator("aten.index_put", "aten._unsafe_index_put")
 def index_put(
-    op: Operation,
-    x: View,
-    indices: Sequence[View | None],
-    values: View,
-    accumulate: bool = False,
+    op: Operation, x: View, indices: Sequence[View | None], values: View, accumulate: bool = False
 ) -> View:
     """Elements written, or added, at indices of several dimensions at once."""
     at = {k: i for k, i in enumerate(indices) if i is not None}
@@ -126,8 +122,8 @@ def index_put(
     order = [*range(before, after), *range(before), *range(after, len(rows.dims))]
     rows = op.trace.cast(op.trace.transpose(rows, order), op.dtype)
     if not accumulate:
-        return put_into(op.trace, x, dims, rows, index, {})
-    summed = aggregated_into(op.trace, x, dims, rows, index, {}, "sum")
+        return put_into(op.trace, x, RowsAt(dims, rows, index, {}))
+    summed = aggregated_into(op.trace, x, RowsAt(dims, rows, index, {}), "sum")
     return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
@@ -160,7 +156,7 @@ def slice_scatter(
         every = op.trace.iota(len(range(low, high, step)), "int64", low, step)
         order = [place, *(k for k in range(len(x.dims)) if k != place)]
         rows = op.trace.transpose(op.trace.cast(src, op.dtype), order)
-        return put_into(op.trace, x, [place], rows, every, {})
+        return put_into(op.trace, x, RowsAt([place], rows, every, {}))
     shape = (*x.shape[:place], high - low, *x.shape[place + 1 :])
     part = op.trace.expand(op.trace.cast(src, op.dtype), shape)
     return replaced(op.trace, x, place, low, part) if high > low else x
@@ -181,9 +177,9 @@ def scatter_reduce(
 ) -> View:
     """Elements aggregated at indices along a dimension, together with what is there or not."""
     ones = op.trace.number(1, "int64", index.shape)
-    count = aggregated_into(op.trace, x, *_along(op, x, dim, index, ones), "sum")
+    count = aggregated_into(op.trace, x, _along(op, x, dim, index, ones), "sum")
     agg = "sum" if reduce == "mean" else reduce.removeprefix("a")
-    made = aggregated_into(op.trace, x, *_along(op, x, dim, index, src), agg)
+    made = aggregated_into(op.trace, x, _along(op, x, dim, index, src), agg)
     if reduce == "mean":
         if kind(op.dtype) is Kind.INT:
             raise op.refuse("is imported for means of fractions, not of whole numbers")
