@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from eindecomp.api.einsum import einsum
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
-    from eindecomp.frontends.torch.importing import from_torch
-    from eindecomp.frontends.torch.weights import torch_weights
+    from eindecomp.frontends.torch.importing import from_torch, torch_weights
     from eindecomp.graph.evaluate import evaluate
     from eindecomp.graph.grad import grad
     from eindecomp.graph.graph import Graph
@@ -134,7 +133,7 @@ _LATER = {
     "run": "api.compile",
     "simulate": "api.compile",
     "solve": "solve",
-    "torch_weights": "frontends.torch.weights",
+    "torch_weights": "frontends.torch.importing",
 }
 
 

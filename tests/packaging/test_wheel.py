@@ -59,7 +59,7 @@ tries = {{
     "from_torch": lambda: ed.from_torch(None),
     "torch_weights": lambda: ed.torch_weights(None, graph),
     "to_dtensor": plan.to_dtensor,
-    "verify_torch": plan.verify_torch,
+    "verify_torch": lambda: plan.verify_torch(None),
     "engine torch": lambda: ed.run(plan, arrays, "torch"),
     "engine spmd": lambda: ed.run(plan, arrays, "spmd", transport="torch"),
     "from_jax": lambda: ed.from_jax(None),

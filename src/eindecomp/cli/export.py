@@ -12,7 +12,7 @@ from eindecomp.cli.files import PlanFile, name_of, read, to_write
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import interruptible
 from eindecomp.errors import PlanError
-from eindecomp.frontends.export import Target, exported
+from eindecomp.frontends.placements import Target, exported
 from eindecomp.store.plan_file import from_json
 from eindecomp.store.whole_file import write_whole
 

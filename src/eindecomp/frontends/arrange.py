@@ -15,16 +15,14 @@ from eindecomp.frontends.formulas import (
     rewired,
     typed_number,
 )
-from eindecomp.frontends.record import whole
-from eindecomp.frontends.views import Factor, View, common_factors, size_of
+from eindecomp.frontends.record import Factor, View, common_factors, size_of, whole, with_dim
 from eindecomp.graph.ops import Fill, Reshape, Slice
 from eindecomp.lang.scalar import Arg, Const, call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.scalar import Expr
 
 
@@ -32,30 +30,25 @@ def without_axis(record: Record, array: View, place: int) -> View:
     """The same with a dimension of size 1 that is no axis of the vertex any more."""
     for factor in array.dims[place]:
         if factor.axis is not None:
-            array = at_index(record, array, factor.axis, 0)
-    return replace(array, dims=(*array.dims[:place], (), *array.dims[place + 1 :]))
+            array = _at_first(record, array, factor.axis)
+    return with_dim(array, place, ())
 
 
-def at_index(record: Record, array: View, axis: int, index: int) -> View:
-    """The view with an axis of its vertex fixed at an index: it is in no dimension any more."""
+def _at_first(record: Record, array: View, axis: int) -> View:
+    """The view with an axis of its vertex fixed at its first index: it is in no dimension then."""
     vertex = record.graph[array.vertex]
-    kept = [k for k in range(len(vertex.shape)) if k != axis]
+    kept = [k for k in _all(vertex.shape) if k != axis]
     if isinstance(vertex.op, Fill):
         by: dict[int, Expr] = {k: Arg(n) for n, k in enumerate(kept)}
         shape = [vertex.shape[k] for k in kept]
-        made = reindexed(record, whole(vertex), shape, by | {axis: Const(index)})
+        made = reindexed(record, whole(vertex), shape, by | {axis: Const(0)})
         if made is not None:
             return rewired(array, made, {axis: (), **dict(zip(kept, made.dims, strict=True))})
-    ranges = tuple(index if k == axis else None for k in _all(vertex.shape))
+    ranges = tuple(0 if k == axis else None for k in _all(vertex.shape))
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
-    classes = record.dims(vertex.name)
-    made = record.add(op, [vertex.name], {f"l{k}": classes[k] for k in kept})
-    place = {old: new for new, old in enumerate(kept)}
-    dims = tuple(
-        tuple(f if f.axis is None else Factor(f.size, place[f.axis]) for f in dim if f.axis != axis)
-        for dim in array.dims
-    )
-    return replace(array, vertex=made.vertex, dims=dims)
+    made = record.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
+    place = {old: (Factor(vertex.shape[old], new),) for new, old in enumerate(kept)}
+    return rewired(array, made, place | {axis: ()})
 
 
 def _all(items: Sequence[object]) -> range:
@@ -71,7 +64,7 @@ def split(record: Record, array: View, place: int, sizes: Sequence[int]) -> View
     if tuple(f.size for f in dim) == tuple(sizes):
         return array
     if common_factors([dim, tuple(map(Factor, sizes))]) != tuple(sizes):
-        return split(record, merged(record, array, place), place, sizes)
+        return split(record, merged(record, array, [place]), place, sizes)
     shares = _shares(dim, sizes)
     for k in reversed(range(len(dim))):
         array = _split_factor(record, array, place, k, shares[k])
@@ -96,8 +89,7 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     dim = array.dims[place]
     axis = dim[at].axis
     if axis is None:
-        new = (*dim[:at], *map(Factor, sizes), *dim[at + 1 :])
-        return replace(array, dims=(*array.dims[:place], new, *array.dims[place + 1 :]))
+        return with_dim(array, place, (*dim[:at], *map(Factor, sizes), *dim[at + 1 :]))
     vertex = record.graph[array.vertex]
     if isinstance(vertex.op, Fill) and (found := _split_fill(record, array, axis, sizes)):
         return found
@@ -107,20 +99,13 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     known = dict(zip(own, sizes, strict=True))
     known |= {f"l{k}": size for k, size in enumerate(vertex.shape) if k != axis}
     op = Reshape(before, after, tuple((label, known[label]) for (label,) in after))
-    classes = record.dims(vertex.name)
-    made = record.add(op, [vertex.name], {f"l{k}": c for k, c in enumerate(classes) if k != axis})
+    labels = [None if k == axis else f"l{k}" for k in _all(vertex.shape)]
+    made = record.add(op, [(vertex.name, labels)])
     parts = record.dims(made.vertex)[axis : axis + len(sizes)]
-    record.names.split(classes[axis], parts)
-
-    def moved(f: Factor) -> Dim:
-        if f.axis is None or f.axis < axis:
-            return (f,)
-        if f.axis > axis:
-            return (Factor(f.size, f.axis + len(sizes) - 1),)
-        return tuple(Factor(size, axis + k) for k, size in enumerate(sizes))
-
-    dims = tuple(tuple(g for f in dim for g in moved(f)) for dim in array.dims)
-    return replace(array, vertex=made.vertex, dims=dims)
+    record.names.split(record.dims(vertex.name)[axis], parts)
+    new = iter(made.dims)
+    by = {k: [next(new) for _ in before[k]] for k in _all(vertex.shape)}
+    return rewired(array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()})
 
 
 def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) -> View | None:
@@ -140,34 +125,32 @@ def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) ->
     return rewired(array, made, place | {axis: parts})
 
 
-def merged(record: Record, array: View, place: int) -> View:
-    """The same with a dimension that is one axis, or only repeats."""
-    if (value := as_formula(record, array)) is not None and len(array.dims[place]) > 1:
+def merged(record: Record, array: View, places: Iterable[int]) -> View:
+    """The same with dimensions at these places that are one axis each, or only repeat."""
+    long = [k for k in places if len(array.dims[k]) > 1]
+    if not long:
+        return array
+    if (value := as_formula(record, array)) is not None:
         try:
             return formula(record, array.shape, value, classes_of(record, array))
         except ExpressionError:
             pass  # too long for one formula
     if array.number is not None or any(f.axis is None for dim in array.dims for f in dim):
         array = in_order(record, array)
-    if len(array.dims[place]) == 1:
-        return array
-    vertex = record.graph[array.vertex]
     groups: list[tuple[str, ...]] = []
+    dims: list[Dim] = []
     for k, dim in enumerate(array.dims):
         labels = tuple(f"l{factor.axis}" for factor in dim)
-        groups += [labels] if k == place else [(label,) for label in labels]
-    before = tuple((f"l{k}",) for k in _all(vertex.shape))
-    sizes = tuple((f"l{k}", size) for k, size in enumerate(vertex.shape))
-    classes = {f"l{k}": c for k, c in enumerate(record.dims(vertex.name))}
-    made = record.add(Reshape(before, tuple(groups), sizes), [vertex.name], classes)
-    axes = iter(_all(groups))
-    dims = tuple(
-        (Factor(size_of(dim), next(axes)),)
-        if k == place
-        else tuple(Factor(factor.size, next(axes)) for factor in dim)
-        for k, dim in enumerate(array.dims)
-    )
-    return replace(array, vertex=made.vertex, dims=dims)
+        first = len(groups)
+        groups += [labels] if k in long else [(label,) for label in labels]
+        sizes = [size_of(dim)] if k in long else [factor.size for factor in dim]
+        dims.append(tuple(Factor(size, axis) for axis, size in enumerate(sizes, first)))
+    vertex = record.graph[array.vertex]
+    labels = [f"l{k}" for k in _all(vertex.shape)]
+    before = tuple((label,) for label in labels)
+    op = Reshape(before, tuple(groups), tuple(zip(labels, vertex.shape, strict=True)))
+    made = record.add(op, [(vertex.name, labels)])
+    return replace(array, vertex=made.vertex, dims=tuple(dims))
 
 
 def in_order(record: Record, array: View) -> View:
@@ -191,12 +174,7 @@ def in_order(record: Record, array: View) -> View:
 
 def settled(record: Record, array: View) -> View:
     """The same as a vertex of its own shape: every dimension is one axis, in order."""
-    for place, dim in enumerate(array.dims):
-        array = merged(record, array, place) if len(dim) > 1 else array
-    array = in_order(record, array)
-    for place in range(len(array.dims)):
-        array = merged(record, array, place)
-    return array
+    return in_order(record, merged(record, array, _all(array.dims)))
 
 
 def reshaped(record: Record, array: View, shape: Sequence[int]) -> View:
@@ -228,5 +206,5 @@ def _regrouped(record: Record, one: View, shape: Sequence[int]) -> View:
         ones = ones if own else ones[1:]
     array = replace(one, dims=(*dims, tuple(ones)))
     while array.dims[-1]:
-        array = at_index(record, array, array.dims[-1][0].axis or 0, 0)
+        array = _at_first(record, array, array.dims[-1][0].axis or 0)
     return replace(array, dims=array.dims[:-1])

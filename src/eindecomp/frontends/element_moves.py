@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eindecomp.errors import GraphError
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
-from eindecomp.frontends.views import Factor, View, has_axis, size_of, transposed
+from eindecomp.frontends.record import Factor, View, has_axis, size_of, transposed, with_dim
 from eindecomp.graph.ops import Concat, Gather, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, call, replace_args, used_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.scalar import Expr
 
 
@@ -26,7 +24,7 @@ def sliced(record: Record, array: View, place: int, start: int, stop: int) -> Vi
     if (start, stop) == (0, size_of(dim)):
         return array
     if not has_axis(dim):
-        return _with_dim(array, place, (Factor(stop - start),))
+        return with_dim(array, place, (Factor(stop - start),))
     if as_formula(record, array) is not None:
         shape = [*array.shape]
         shape[place] = stop - start
@@ -35,23 +33,19 @@ def sliced(record: Record, array: View, place: int, start: int, stop: int) -> Vi
         if made is not None:
             return made
     if (start % (inner := size_of(dim) // dim[0].size), stop % inner) != (0, 0):
-        array, inner = merged(record, array, place), 1
+        array, inner = merged(record, array, [place]), 1
     dim, low, high = array.dims[place], start // inner, stop // inner
     axis = dim[0].axis
-    part = _with_dim(array, place, (Factor(high - low, axis), *dim[1:]))
+    part = with_dim(array, place, (Factor(high - low, axis), *dim[1:]))
     if axis is None:
         return part
     vertex = record.graph[array.vertex]
     labels = tuple(f"l{k}" for k in range(len(vertex.shape)))
     ranges = tuple((low, high) if k == axis else None for k in range(len(labels)))
-    classes = dict(zip(labels, record.dims(vertex.name), strict=True))
-    del classes[labels[axis]]  # a part of a dimension is a dimension of its own
-    made = record.add(Slice(labels, ranges), [vertex.name], classes)
+    # A part of a dimension is a dimension of its own.
+    own = [None if k == axis else label for k, label in enumerate(labels)]
+    made = record.add(Slice(labels, ranges), [(vertex.name, own)])
     return replace(part, vertex=made.vertex)
-
-
-def _with_dim(array: View, place: int, dim: tuple[Factor, ...]) -> View:
-    return replace(array, dims=(*array.dims[:place], dim, *array.dims[place + 1 :]))
 
 
 def concatenated(record: Record, arrays: Sequence[View], place: int) -> View:
@@ -60,25 +54,17 @@ def concatenated(record: Record, arrays: Sequence[View], place: int) -> View:
         return arrays[0]
     if (made := joined_ends(record, arrays, place)) is not None:
         return made
-    alike = [k for k in range(len(arrays[0].dims)) if k != place and _only_repeats(arrays, k)]
+    has = [any(has_axis(array.dims[k]) for array in arrays) for k in range(len(arrays[0].dims))]
+    alike = [k for k, own in enumerate(has) if not own and k != place]  # all only repeat them
     if alike:
         return _around(record, arrays, place, alike)
     order = _order(arrays[0])
     arrays = [settled(record, transposed(array, order)) for array in arrays]
     place = order.index(place)
     labels = tuple(f"l{k}" for k in range(len(order)))
-    known: dict[str, int] = {}
-    for array in arrays:
-        for k, dim in enumerate(record.dims(array.vertex)):
-            if k != place:
-                before = known.get(labels[k])
-                known[labels[k]] = dim if before is None else record.names.same(before, dim)
-    made = record.add(Concat(labels, labels[place]), [a.vertex for a in arrays], known)
+    own = [None if k == place else label for k, label in enumerate(labels)]
+    made = record.add(Concat(labels, labels[place]), [(array.vertex, own) for array in arrays])
     return transposed(made, [order.index(k) for k in range(len(order))])
-
-
-def _only_repeats(arrays: Sequence[View], place: int) -> bool:
-    return not any(has_axis(array.dims[place]) for array in arrays)
 
 
 def _around(record: Record, arrays: Sequence[View], place: int, alike: Sequence[int]) -> View:
@@ -101,11 +87,7 @@ def _order(array: View) -> list[int]:
 
 
 def gathered(
-    record: Record,
-    table: View,
-    place: int,
-    index: View,
-    shared: Sequence[tuple[int, int]] = (),
+    record: Record, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
 ) -> View:
     """What lies at given indices along a dimension of a table.
 
@@ -125,12 +107,9 @@ def gathered(
     kept = tuple(label for k, label in enumerate(rows) if k != place)
     new = [label for label in own if label not in kept]
     output = (*rows[:place], *new, *rows[place + 1 :])
-    known = dict(zip(rows, record.dims(table.vertex), strict=True))
-    del known[rows[place]]
-    for label, dim in zip(own, record.dims(index.vertex), strict=True):
-        known[label] = record.names.same(known[label], dim) if label in known else dim
+    own_rows = [None if k == place else label for k, label in enumerate(rows)]
     op = Gather(kept, place, tuple(own), output)
-    return record.add(op, [table.vertex, index.vertex], known)
+    return record.add(op, [(table.vertex, own_rows), (index.vertex, own)])
 
 
 def _formula_of(
@@ -186,31 +165,15 @@ def _range_start(at: Expr) -> int | None:
             return None
 
 
-def added_at(
-    record: Record,
-    source: View,
-    index: View,
-    place: int,
-    size: int,
-    shared: Sequence[tuple[int, int]],
-    kept: Sequence[int] = (),
-) -> View:
-    """Rows summed into an array of zeros, at given indices along a dimension of `size`.
+def added_at(record: Record, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
+    """Rows summed into an array of zeros, at given indices along a new first dimension of `size`.
 
-    `shared` are pairs of a dimension of the source and one of the index that are the same: every
-    dimension of the index is one of the source. The result has the dimensions of the source that
-    the index has not, those of `kept` that it has, and the new one at `place`.
+    Rows have the dimensions of the index first. The result has those of them in `kept`, and the
+    dimensions that come after them.
     """
-    source, index = settled(record, source), settled(record, index)
-    rows = [f"t{k}" for k in range(len(source.dims))]
-    own = [f"i{k}" for k in range(len(index.dims))]
-    for of_source, of_index in shared:
-        own[of_index] = rows[of_source]
-    if any(label not in rows for label in own):
-        raise GraphError("every dimension of the indices of a scatter is one of its rows'")
-    known = dict(zip(rows, record.dims(source.vertex), strict=True))
-    for label, dim in zip(own, record.dims(index.vertex), strict=True):
-        known[label] = record.names.same(known[label], dim)
-    table = tuple(label for k, label in enumerate(rows) if label not in own or k in kept)
-    op = ScatterAdd(tuple(rows), tuple(own), table, place, "r")
-    return record.add(op, [source.vertex, index.vertex], known, {"r": size})
+    rows, index = settled(record, rows), settled(record, index)
+    labels = tuple(f"t{k}" for k in range(len(rows.dims)))
+    own = labels[: len(index.dims)]
+    table = tuple(label for k, label in enumerate(labels) if k >= len(own) or k in kept)
+    op = ScatterAdd(labels, own, table, 0, "r")
+    return record.add(op, [(rows.vertex, labels), (index.vertex, own)], {"r": size})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import ExpressionError
-from eindecomp.frontends.views import Factor, View, size_of
+from eindecomp.frontends.record import Factor, View, size_of
 from eindecomp.graph.evaluate import compute
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
@@ -26,8 +26,7 @@ from eindecomp.lang.simplify import simplify
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Number
 
@@ -53,7 +52,11 @@ def formula(
     used = sorted(used_args(value))
     sizes = [shape[k] for k in used]
     value = replace_args(value, {k: Arg(n) for n, k in enumerate(used)})
-    plainer = _plainer(value, sizes, dtype)
+    is_plain = kind(dtype) is Kind.INT and nodes_of(value) < 4
+    if is_plain or kind(dtype) > Kind.INT or prod(sizes) > MOST_EVALUATED:
+        plainer = None
+    else:
+        plainer = recognized(evaluated(sizes, value, dtype))
     if plainer is not None and len(kept := sorted(used_args(plainer))) < len(used):
         used, sizes = [used[k] for k in kept], [sizes[k] for k in kept]
         plainer = replace_args(plainer, {k: Arg(n) for n, k in enumerate(kept)})
@@ -76,14 +79,6 @@ def evaluated(shape: Sequence[int], value: Expr, dtype: DType) -> Array:
         return compute(Vertex("T", Fill(labels, value), (), tuple(shape), dtype), [], {}, {})
 
 
-def _plainer(value: Expr, shape: Sequence[int], dtype: DType) -> Expr | None:
-    """A plainer formula of the same whole numbers or truth values, if one is found."""
-    is_short = kind(dtype) is Kind.INT and nodes_of(value) < 4
-    if is_short or kind(dtype) > Kind.INT or prod(shape) > MOST_EVALUATED:
-        return None
-    return recognized(evaluated(shape, value, dtype))
-
-
 def recognized(array: Array) -> Expr | None:
     """The formula of an array, if it is linear in its indices; of fractions, if it is constant.
 
@@ -99,13 +94,10 @@ def recognized(array: Array) -> Expr | None:
     if kind(dtype) is not Kind.INT:
         return None
     value: Expr | None = None
-    predicted: Array = np.full((1,) * array.ndim, int(origin), np.int64)
-    for axis, size in enumerate(array.shape):
-        at = [0] * array.ndim
-        at[axis] = min(1, size - 1)
-        step = int(array[tuple(at)]) - int(origin)
-        along = [size if k == axis else 1 for k in range(array.ndim)]
-        places = np.reshape(np.arange(size, dtype=np.int64), along)
+    predicted: Array = np.asarray(int(origin))
+    for axis, places in enumerate(np.indices(array.shape, np.int64, sparse=True)):
+        at = tuple(min(1, size - 1) if k == axis else 0 for k, size in enumerate(array.shape))
+        step = int(array[at]) - int(origin)
         predicted = np.add(predicted, np.multiply(places, step))
         if step:
             term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
@@ -216,27 +208,6 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
         return None
 
 
-def folded(record: Record, made: View) -> View:
-    """What a vertex makes of formulas alone as a formula, where one is found for its elements."""
-    if made.number is not None:
-        return made
-    vertex = record.graph[made.vertex]
-    operands = [record.graph[name] for name in vertex.inputs]
-    known = all(isinstance(operand.op, Fill) for operand in operands)
-    if not operands or not known or _work(record, vertex) > MOST_EVALUATED:
-        return made
-    arrays = [compute(operand, [], {}, {}) for operand in operands]
-    value = recognized(compute(vertex, arrays, {}, {})) if prod(vertex.shape) else None
-    if value is None:
-        return made
-    found = formula(record, vertex.shape, value, record.dims(vertex.name))
-    return rewired(made, found, dict(enumerate(found.dims)))
-
-
-def _work(record: Record, vertex: Vertex) -> int:
-    return prod(record.graph.label_sizes(vertex).values())
-
-
 def rewired(array: View, made: View, place: Mapping[int, Dim]) -> View:
     """A view of another vertex, `place` saying of which factors each old axis is made there."""
     dims = tuple(
@@ -259,14 +230,9 @@ def cast_number(value: Number, dtype: DType) -> Number:
             return complex(value)
 
 
-def weak_number(value: Number, dtype: DType) -> Const:
-    """A number in an expression that other operands give a type."""
-    return Const(cast_number(value, dtype))
-
-
 def typed_number(value: Number, dtype: DType) -> Expr:
     """A number in an expression, of just this type."""
-    number = weak_number(value, dtype)
+    number = Const(cast_number(value, dtype))
     own = concrete(kind_of_number(number.value))
     return number if own == dtype else call(dtype.name, number)
 

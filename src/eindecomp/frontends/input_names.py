@@ -8,7 +8,7 @@ from eindecomp.errors import InputError, suggest
 from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from typing import Any
 
     from eindecomp.graph.graph import Graph
@@ -36,6 +36,13 @@ def _is_marked(name: str) -> bool:
     """Whether a name gets one underscore more: one that is no name without underscores."""
     bare = name.lstrip("_")
     return bare[:1].isdigit() or bare in KEYWORDS
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """A name, with underscores after it where others have it already."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def key_of(entry: Any) -> str:

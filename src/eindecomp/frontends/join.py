@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
-from eindecomp.frontends.formulas import folded, formula, typed_number
-from eindecomp.frontends.views import Factor, View, common_factors, has_axis, size_of
+from eindecomp.frontends.formulas import formula, typed_number
+from eindecomp.frontends.record import Factor, View, common_factors, has_axis, size_of, with_dim
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call, replace_args
@@ -19,8 +19,7 @@ from eindecomp.lang.scalar_types import type_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eindecomp.frontends.record import Record
-    from eindecomp.frontends.views import Dim
+    from eindecomp.frontends.record import Dim, Record
     from eindecomp.lang.dtypes import Type
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr
@@ -55,6 +54,7 @@ def joined(
     Dimensions of size 1 are repeated where others of their symbol are longer.
     """
     sizes = _sizes(reads, output)
+    reads, join = _without_numbers(reads, join)
     reads = [_without_ones(record, read, sizes) for read in reads]
     factors = _factors(record, reads, sizes)
     reads = [_refined(record, read, factors) for read in reads]
@@ -67,49 +67,24 @@ def joined(
         agg = _needless(agg, reads, join)
     if agg is None:
         labels = _as_they_lie(reads, labels)
-    parts: dict[str, Dim] = {label: (Factor(0, axis),) for axis, label in enumerate(labels)}
     made = _as_formula(record, reads, labels, join) if agg is None else None
-    if made is not None:
-        parts = dict(zip(labels, made.dims, strict=True))
-    else:
-        made = _einsum(record, reads, labels, join, agg)
-        if made.number is not None or made.dims:
-            found = folded(record, made)
-            parts = dict(zip(labels, found.dims, strict=True)) if found is not made else parts
-            made = found
-    shown = tuple(tuple(g for f in dims[s] for g in _shown(f, parts)) for s in output)
-    return replace(made, dims=shown)
+    if made is None:
+        operands = [(read.array.vertex, _labels(read)) for read in reads]
+        made = record.einsum(labels, operands, join, agg) if reads else formula(record, (), join)
+    parts = dict(zip(labels, made.dims, strict=True))
+    shown = [
+        [parts[part.label] if part.label else (Factor(part.size),) for part in dims[symbol]]
+        for symbol in output
+    ]
+    return replace(made, dims=tuple(tuple(f for dim in own for f in dim) for own in shown))
 
 
 def _as_they_lie(reads: Sequence[Read], labels: tuple[str, ...]) -> tuple[str, ...]:
     """The labels in the order in which an operand with all of them has them in memory."""
     for read in reads:
-        if read.array.number is None and {*(own := _labels(read))} == {*labels}:
+        if {*(own := _labels(read))} == {*labels}:
             return tuple(dict.fromkeys(own))
     return labels
-
-
-def _shown(part: _Part, parts: Mapping[str, Dim]) -> Dim:
-    """The factors of a result that a part of a symbol is."""
-    if not part.label:
-        return (Factor(part.size),)
-    return tuple(Factor(part.size, factor.axis) for factor in parts[part.label])
-
-
-def _einsum(
-    record: Record,
-    reads: Sequence[Read],
-    labels: tuple[str, ...],
-    join: Expr,
-    agg: str | Monoid | None,
-) -> View:
-    """The vertex, reading what is not a number."""
-    real = [read for read in reads if read.array.number is None]
-    place = iter(range(len(real)))
-    by = [_number(read) if read.array.number is not None else Arg(next(place)) for read in reads]
-    operands = [(read.array.vertex, _labels(read)) for read in real]
-    join = replace_args(join, by)
-    return record.einsum(labels, operands, join, agg) if real else formula(record, (), join)
 
 
 def _needless(agg: str | Monoid | None, reads: Sequence[Read], join: Expr) -> str | Monoid | None:
@@ -124,13 +99,21 @@ def _needless(agg: str | Monoid | None, reads: Sequence[Read], join: Expr) -> st
 
 def joined_type(reads: Sequence[Read], join: Expr) -> Type:
     """The type of a join of these operands."""
-    by = [Arg(k) if r.array.number is None else _number(r) for k, r in enumerate(reads)]
-    return type_of(replace_args(join, by), [read.array.dtype for read in reads], {})
+    reads, join = _without_numbers(reads, join)
+    return type_of(join, [read.array.dtype for read in reads], {})
 
 
-def _number(read: Read) -> Expr:
-    assert read.array.number is not None  # noqa: S101 - the caller's condition
-    return typed_number(read.array.number, read.array.dtype)
+def _without_numbers(reads: Sequence[Read], join: Expr) -> tuple[list[Read], Expr]:
+    """The operands that are no numbers, and the join that has those in it."""
+    real: list[Read] = []
+    by: list[Expr] = []
+    for read in reads:
+        if read.array.number is None:
+            by.append(Arg(len(real)))
+            real.append(read)
+        else:
+            by.append(typed_number(read.array.number, read.array.dtype))
+    return real, replace_args(join, by)
 
 
 def _sizes(reads: Sequence[Read], output: Sequence[int]) -> dict[int, int]:
@@ -179,10 +162,9 @@ def _is_given(record: Record, read: Read, symbol: int) -> bool:
 
     Inputs may be wanted whole by every device: what is made of them would have to be moved there.
     """
-    if read.array.number is not None or not isinstance(record.graph[read.array.vertex].op, Input):
-        return False
     dims = [dim for own, dim in read.items if own == symbol]
-    return any(len(dim) == 1 and dim[0].axis is not None for dim in dims)
+    is_axis = any(len(dim) == 1 and dim[0].axis is not None for dim in dims)
+    return is_axis and isinstance(record.graph[read.array.vertex].op, Input)
 
 
 def _refined(record: Record, read: Read, factors: Mapping[int, tuple[int, ...]]) -> Read:
@@ -191,9 +173,9 @@ def _refined(record: Record, read: Read, factors: Mapping[int, tuple[int, ...]])
     for place, symbol in enumerate(read.symbols):
         dim, wanted = array.dims[place], factors[symbol]
         if not has_axis(dim):
-            array = replace(array, dims=(*array.dims[:place], (), *array.dims[place + 1 :]))
+            array = with_dim(array, place, ())
         elif wanted == (size_of(dim),):
-            array = merged(record, array, place) if len(dim) > 1 else array
+            array = merged(record, array, [place])
         else:
             array = split(record, array, place, wanted)
     return replace(read, array=array)
@@ -250,9 +232,6 @@ def _as_formula(
     shape = dict.fromkeys(labels, 1)
     classes: dict[str, list[int]] = {label: [] for label in labels}
     for read in reads:
-        if read.array.number is not None:
-            by.append(_number(read))
-            continue
         vertex = record.graph[read.array.vertex]
         if not isinstance(vertex.op, Fill):
             return None

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from eindecomp.frontends.formulas import evaluated, neutral
+from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
 from eindecomp.graph.text.macros import prelude_monoids
-from eindecomp.lang.dtypes import BOOL, INT64
-from eindecomp.lang.scalar import Arg, Tuple, replace_args, used_args
+from eindecomp.lang.dtypes import BOOL
+from eindecomp.lang.scalar import Arg, Tuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
+    from eindecomp.frontends.record import View
     from eindecomp.frontends.trace import Trace
-    from eindecomp.frontends.views import View
 
 
 # Functions of elements that lose no digits near 0, as joins
@@ -131,6 +129,13 @@ def padded(
     return trace.concat([*before, x, *after], place)
 
 
+def replaced(trace: Trace, x: View, place: int, start: int, part: View) -> View:
+    """An array with a range of a dimension written over."""
+    end = start + part.shape[place]
+    parts = [trace.slice(x, place, 0, start), part, trace.slice(x, place, end, x.shape[place])]
+    return trace.concat([each for each in parts if each.shape[place]], place)
+
+
 # Windows
 
 
@@ -148,7 +153,7 @@ def strided(trace: Trace, x: View, place: int, start: int, stop: int, step: int)
     return trace.index(groups, place + 1, start)
 
 
-def _windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
+def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
     """A dimension as two: which window, of as many as fit, and where in it."""
     shape = x.shape
     count = (shape[place] - spread * (size - 1) - 1) // step + 1
@@ -168,7 +173,7 @@ def windows(
     """Each of the last dimensions as two, which window and where in it, and the latter's places."""
     first = len(x.dims) - len(sizes)
     for k, (size, step, spread) in enumerate(zip(sizes, steps, spreads, strict=True)):
-        x = _windowed(trace, x, first + 2 * k, size, step, spread)
+        x = windowed(trace, x, first + 2 * k, size, step, spread)
     return x, [first + 2 * k + 1 for k in range(len(sizes))]
 
 
@@ -186,7 +191,9 @@ def convolved(
     Images are batch × channels × places, weights filters × channels of a group × places in the
     window, and the result is batch × filters × places.
     """
-    _vote_convolution(trace, x, weight)
+    if (rank := len(weight.dims) - 2) <= 3:
+        trace.vote(x, ("b", "c", *"zyx"[3 - rank :]))
+        trace.vote(weight, ("f", None, *"kji"[3 - rank :]), 1)
     seen, _ = windows(trace, x, weight.shape[2:], steps, spreads)
     batch, channels, *rest = seen.shape
     filters, each, *window = weight.shape
@@ -202,81 +209,6 @@ def convolved(
     ]
     made = trace.einsum(reads, (b, g, f, *places), dtype=dtype)
     return trace.reshape(made, (batch, filters, *made.shape[3:]))
-
-
-def _vote_convolution(trace: Trace, x: View, weight: View) -> None:
-    """Suggest names of a convolution's dimensions."""
-    rank = len(weight.dims) - 2
-    if rank <= 3:
-        trace.vote(x, ("b", "c", *"zyx"[3 - rank :]))
-        trace.vote(weight, ("f", None, *"kji"[3 - rank :]), 1)
-
-
-# Indices
-
-
-def flat_index(trace: Trace, indices: Sequence[View], sizes: Sequence[int]) -> View:
-    """One index in the place of several, of dimensions that are merged."""
-    found = trace.cast(indices[0], "int64")
-    for index, size in zip(indices[1:], sizes[1:], strict=True):
-        found = trace.map(f"x * {size} + y", found, trace.cast(index, "int64"))
-    return found
-
-
-def counts_along(trace: Trace, index: View) -> int | None:
-    """The dimension along which an index is 0, 1, 2, … whatever the others are; None if none."""
-    value = trace.formula(index)
-    if value is None or len(used := used_args(value)) != 1:
-        return None
-    (along,) = used
-    size = index.shape[along]
-    found = evaluated((size,), replace_args(value, {along: Arg(0)}), INT64)
-    return along if np.array_equal(found, np.arange(size)) else None
-
-
-# Groups of rows
-
-
-def combined_at(
-    trace: Trace, x: View, index: Read, size: int, output: Sequence[int], agg: str
-) -> View:
-    """Elements aggregated at indices along a new dimension, the symbol after those of x.
-
-    It costs the number of elements times the size of the new dimension. Where nothing is
-    aggregated, there is the neutral element.
-    """
-    rank = len(x.dims)
-    reads = [
-        Read(x, tuple(range(rank))),
-        index,
-        Read(trace.iota(size, "int64"), (rank,)),
-        Read(trace.number(neutral(agg, x.dtype), x.dtype), ()),
-    ]
-    return trace.einsum(reads, output, "where(y == z, x, x3)", agg)
-
-
-def group_of(trace: Trace, ends: View, rows: int) -> View:
-    """The group of each row: how many groups end at or before it."""
-    reads = [Read(ends, (1,)), Read(trace.iota(rows, "int64"), (0,))]
-    return trace.einsum(reads, (0,), "int64(x <= y)", "sum")
-
-
-def ends_of(trace: Trace, sizes: View) -> View:
-    """Where each group ends, given the sizes of groups that follow each other."""
-    return running(trace, trace.cast(sizes, "int64"), 0, "sum")
-
-
-def grouped_product(trace: Trace, x: View, matrices: View, group: View, dtype: object) -> View:
-    """Rows times the matrix of their group; rows of no group are 0.
-
-    Every row meets every matrix, of which one product is kept: as many times the work as there are
-    groups, and no row is dropped however many a group has. It can be cut by groups.
-    """
-    reads = [Read(x, (0, 2)), Read(matrices, (1, 2, 3))]
-    every = trace.einsum(reads, (0, 1, 3), dtype=dtype)
-    groups = trace.iota(matrices.shape[0], "int64")
-    reads = [Read(every, (0, 1, 2)), Read(group, (0,)), Read(groups, (1,))]
-    return trace.einsum(reads, (0, 2), "where(y == z, x, 0)", "sum", dtype)
 
 
 # Orders along a dimension
@@ -324,7 +256,7 @@ def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> Vi
     # Reads: each key at another place and here, then both places.
     reads = [Read(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
     reads += [Read(places, (rank,)), Read(places, (axis,))]
-    names = [_arg(k) for k in range(len(reads))]
+    names = [*"xyz", *(f"x{k}" for k in range(3, len(reads)))]
     comes = f"{names[-2]} < {names[-1]}"
     for k in reversed(range(len(keys))):
         other, own = names[2 * k], names[2 * k + 1]
@@ -333,10 +265,6 @@ def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> Vi
         same = f"({other} == {own} or ({other} != {other} and {own} != {own}))"
         comes = f"({is_before} or ({same} and {comes}))"
     return trace.einsum(reads, range(rank), f"int64({comes})", "sum")
-
-
-def _arg(index: int) -> str:
-    return "xyz"[index] if index < 3 else f"x{index}"
 
 
 def at_rank(trace: Trace, x: View, rank: View, axis: int, count: int) -> View:

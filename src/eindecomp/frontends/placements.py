@@ -1,45 +1,239 @@
-"""Cuts as DTensor's placements, one for each dimension of a device mesh.
+"""Where the tensors of a plan lie and what its vertices read and make, in the words of frameworks.
 
-DTensor cuts a tensor along the dimensions of the mesh in their order, each cutting what those
-before have left into chunks of ⌈n/m⌉. Where the axes of a dimension nest in another order, an axis
-that comes first but lies inside others is *strided*: it cuts each of the chunks which those others
-will make, `split_factor` of them, and takes its part of each.
+What frameworks can say of a tensor is less than a cut can: each device has one block of it, no axis
+cuts two dimensions, and nobody has a window only. `widened` is the least that they can say of what
+a vertex reads. JAX says by partition specs which axes cut a dimension, DTensor by a placement for
+each dimension of the mesh, in their order, each cutting what those before have left into chunks of
+⌈n/m⌉. Where the axes of a dimension nest in another order, an axis that comes first but lies inside
+others is *strided*: it cuts each of the chunks which those others will make, `split_factor` of
+them, and takes its part of each.
+
+A mesh of 8 devices has three axes of 2 here, so that tensors can be cut 2 × 4 or 4 × 2. Where a
+plan cuts by all three or none, one dimension of 8 says the same, and a framework that communicates
+along one dimension of its mesh at a time moves less: `coarsest` is the mesh of fewest dimensions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.input_names import qualified
-from eindecomp.frontends.plan_cuts import as_planned, has_window, layouts_of, vertex_cuts, widened
-from eindecomp.graph.ops import ScatterAdd
-from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.cut import is_plain, pieces_by
-from eindecomp.layout.mesh import CEIL, piece_ends
+from eindecomp.frontends.tensor_parallel import tp_plan
+from eindecomp.graph.ops import Fill, Input
+from eindecomp.layout.cut import Cut, Span, is_plain, pieces_by
+from eindecomp.layout.mesh import CEIL, Mesh
+from eindecomp.layout.view import view_of
+from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
+from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from eindecomp.frontends.plan_cuts import Coarse
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Axes, Cut, Span
-    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.cut import Axes
     from eindecomp.planner.plan import Plan
 
-    Ints = NDArray[np.int64]
+Said = TypeVar("Said")
+
+
+@dataclass(frozen=True, slots=True)
+class VertexCuts:
+    """The cuts in which a vertex reads its operands, makes its result and leaves it."""
+
+    reads: tuple[Cut | None, ...]
+    """For each operand, None for one whose elements are never read."""
+    made: Cut
+    """The result as it is computed: where axes are summed, partial results of it."""
+    summed: tuple[int, ...]
+    home: Cut
+
+
+def vertex_cuts(plan: Plan) -> dict[str, VertexCuts]:
+    """The cuts of every vertex that is computed, in the order of the graph."""
+    found: dict[str, VertexCuts] = {}
+    for name, decision in plan.decisions.items():
+        view = view_of(plan.graph, plan.graph[name])
+        choice = decided_choices(view, plan.mesh, decision)
+        summed = summed_axes(view, decision.assignment)
+        found[name] = VertexCuts(
+            tuple(None if need is None else need.cuts[0] for need in choice.reads),
+            cut_of(view, view.output, decision.assignment),
+            tuple(axis for axis in range(len(plan.mesh.sizes)) if summed >> axis & 1),
+            decision.home,
+        )
+    return found
+
+
+def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
+    """The layouts in which inputs and results lie, the one that has all of the tensor first.
+
+    A fill lies nowhere: it is generated where it is read.
+    """
+    program = program_of(plan)
+    found: dict[str, tuple[Cut, ...]] = {}
+    for name, vertex in plan.graph.vertices.items():
+        match vertex.op:
+            case Fill():
+                continue
+            case Input() if name not in plan.given:
+                cuts = [tiling.cut for tiling in program.layouts_of(name)]
+            case Input():
+                cuts = plan.given[name].cuts
+            case _:
+                cuts = plan.decisions[name].layouts.cuts
+        # A copy may be what one reader wants of the tensor; the first layout has all of it.
+        found[name] = tuple(dict.fromkeys(widened(cut, vertex.shape) for cut in cuts))
+    return found
+
+
+def said(
+    plan: Plan, say: Callable[[str, Cut], Said]
+) -> tuple[dict[str, tuple[Said, ...]], dict[str, tuple[Said | None, ...]]]:
+    """The layouts of tensors and the operands of vertices, each cut as `say` says it.
+
+    An operand whose elements are never read is None.
+    """
+    layouts = {
+        name: tuple(say(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
+    }
+    operands = {
+        name: tuple(
+            None if cut is None else say(source, widened(cut, plan.graph[source].shape))
+            for source, cut in zip(plan.graph[name].inputs, own.reads, strict=True)
+        )
+        for name, own in vertex_cuts(plan).items()
+    }
+    return layouts, operands
+
+
+def widened(cut: Cut, shape: Sequence[int]) -> Cut:
+    """The least cut without windows and diagonals that has on every device what this one has.
+
+    >>> widened((Span((0,), 4, 1, 0, 4), Span((0,), 4, 1, 0, 4), Span((), 2, 1, 3, 5)), (4, 4, 9))
+    (Span(axes=(0,), units=4, scale=1, start=0, stop=4),
+     Span(axes=(), units=4, scale=1, start=0, stop=4),
+     Span(axes=(), units=9, scale=1, start=0, stop=9))
+    """
+    if is_plain(cut) and not has_window(cut, shape):
+        return cut
+    used: set[int] = set()
+    found: list[Span] = []
+    for span, size in zip(cut, shape, strict=True):
+        kept: list[int] = []
+        for axis in span.axes:
+            if axis in used:  # what nests inside it must go as well
+                break
+            kept.append(axis)
+        used |= set(span.axes)
+        whole = Span((), size, 1, 0, size)
+        found.append(span._replace(axes=tuple(kept)) if kept else whole)
+    return tuple(found)
+
+
+def has_window(cut: Cut, shape: Sequence[int]) -> bool:
+    """Whether devices have only a part of some dimension that no axis cuts."""
+    return any((span.start, span.stop) != (0, size) for span, size in zip(cut, shape, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Coarse:
+    """A mesh whose axes are one or several neighbouring ones of a plan's mesh."""
+
+    mesh: Mesh
+    group: tuple[int, ...]
+    """Into which axis each axis of the plan's mesh went."""
+
+    def axes(self, axes: Sequence[int]) -> Axes:
+        """Axes of the plan's mesh as those of this one."""
+        return tuple(dict.fromkeys(self.group[axis] for axis in axes))
+
+    def cut(self, cut: Cut) -> Cut:
+        """A cut by the plan's mesh as one by this."""
+        return tuple(span._replace(axes=self.axes(span.axes)) for span in cut)
+
+
+def as_planned(plan: Plan) -> Coarse:
+    """The plan's own mesh."""
+    return _merged(plan.mesh, [True] * len(plan.mesh.sizes))
+
+
+def coarsest(plan: Plan) -> Coarse:
+    """The mesh of the fewest axes that says the same.
+
+    >>> import eindecomp as ed
+    >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
+    >>> coarsest(ed.plan(graph, 8)).mesh.sizes
+    (8,)
+    """
+    return _merged(plan.mesh, _boundaries(plan))
+
+
+def of_shape(plan: Plan, sizes: Sequence[int]) -> Coarse:
+    """The mesh of a given shape, refused where the plan keeps axes apart that would be one."""
+    wanted = [size for size in sizes if size > 1]
+    ends = {prod(wanted[:k]) for k in range(len(wanted))}
+    sizes_before = [prod(plan.mesh.sizes[:axis]) for axis in range(len(plan.mesh.sizes))]
+    starts = [before in ends for before in sizes_before]
+    merged = _merged(plan.mesh, starts)
+    if list(merged.mesh.sizes) != wanted:
+        raise PlanError(f"the plan is for a mesh of {_words(plan.mesh)}, not of {tuple(sizes)}")
+    for axis, (begins_here, apart) in enumerate(zip(starts, _boundaries(plan), strict=True)):
+        if apart and not begins_here:
+            one, other = plan.mesh.names[axis - 1 : axis + 1]
+            raise PlanError(
+                f"the plan is for a mesh of {_words(plan.mesh)} and cuts by {one} and {other} "
+                f"separately: a mesh of {tuple(sizes)} has them as one"
+            )
+    return merged
+
+
+def _words(mesh: Mesh) -> str:
+    axes = ", ".join(f"{name}: {size}" for name, size in zip(mesh.names, mesh.sizes, strict=True))
+    return f"({axes})"
+
+
+def _merged(mesh: Mesh, starts: Sequence[bool]) -> Coarse:
+    """The mesh whose axes start at some of the given one's."""
+    group = tuple(count - 1 for count in accumulate(map(int, starts)))
+    parts = [[a for a, own in enumerate(group) if own == k] for k in range(sum(starts))]
+    names = tuple("_".join(mesh.names[a] for a in part) for part in parts)
+    sizes = tuple(prod(mesh.sizes[a] for a in part) for part in parts)
+    return Coarse(Mesh(names, sizes, mesh.pieces), group)
+
+
+def _boundaries(plan: Plan) -> list[bool]:
+    """Whether the plan keeps each axis apart from the one before it."""
+    layouts, operands = said(plan, lambda _, cut: cut)
+    vertices = vertex_cuts(plan).values()
+    cuts = [cut for own in (*layouts.values(), *operands.values()) for cut in own if cut]
+    cuts += [cut for own in vertices for cut in (own.made, own.home)]
+    spans = {span for cut in cuts for span in cut if span.axes}
+    summed = {own.summed for own in vertices}
+    return [
+        axis == 0
+        or any(_parts(plan.mesh, span, axis - 1, axis) for span in spans)
+        or any((axis - 1 in own) != (axis in own) for own in summed)
+        for axis in range(len(plan.mesh.sizes))
+    ]
+
+
+def _parts(mesh: Mesh, span: Span, one: int, other: int) -> bool:
+    """Whether a dimension is not cut by two axes as if they were one."""
+    if one not in span.axes and other not in span.axes:
+        return False
+    place = span.axes.index(one) if one in span.axes else -1
+    if place < 0 or span.axes[place : place + 2] != (one, other):
+        return True
+    # Chunks of chunks are not the chunks that both axes make at once.
+    return mesh.pieces == CEIL and span.units % pieces_by(mesh, span.axes) != 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """Devices along this mesh dimension have chunks of a dimension of the tensor."""
+    """Devices along a mesh dimension have chunks of a dimension of the tensor."""
 
     dim: int
     split_factor: int = 1
@@ -50,29 +244,8 @@ class Sharded:
         return f"_StridedShard({self.dim}, split_factor={self.split_factor})"
 
 
-@dataclass(frozen=True, slots=True)
-class Replicated:
-    """Devices along this mesh dimension have the same block."""
-
-    def __str__(self) -> str:
-        return "Replicate()"
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Devices along this mesh dimension have partial results that wait to be reduced."""
-
-    reduce_op: str = "sum"
-
-    def __str__(self) -> str:
-        return f"Partial({self.reduce_op!r})"
-
-
-Placed = Sharded | Replicated | Pending
-"""What one dimension of the mesh does with a tensor."""
-Places = tuple[Placed, ...]
-REDUCE_OPS = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
-"""DTensor's words for aggregations; others it cannot leave pending."""
+Places = tuple[Sharded | None, ...]
+"""For each dimension of the mesh what it does with a tensor; None where it replicates it."""
 
 
 def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
@@ -84,8 +257,8 @@ def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
     >>> [str(each) for each in placed(mesh, (Span((1, 0), 8, 1, 0, 8),), (8,), "X")]
     ['_StridedShard(0, split_factor=4)', 'Shard(0)']
     """
-    check_plain(cut, shape, tensor)
-    found: list[Placed] = [Replicated() for _ in mesh.sizes]
+    _check_plain(cut, shape, tensor)
+    found: list[Sharded | None] = [None for _ in mesh.sizes]
     for dim, span in enumerate(cut):
         for k, axis in enumerate(span.axes):
             outer_but_later = [a for a in span.axes[:k] if a > axis]
@@ -95,7 +268,7 @@ def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
     return tuple(found)
 
 
-def check_plain(cut: Cut, shape: Sequence[int], tensor: str) -> None:
+def _check_plain(cut: Cut, shape: Sequence[int], tensor: str) -> None:
     """Refuse a layout of which no framework can speak."""
     if not is_plain(cut):
         raise PlanError(
@@ -107,7 +280,7 @@ def check_plain(cut: Cut, shape: Sequence[int], tensor: str) -> None:
 
 
 def _check_chunks(mesh: Mesh, span: Span, dim: int, tensor: str) -> None:
-    """Refuse a dimension that DTensor would cut at other places than the plan."""
+    """Refuse an uneven dimension that DTensor may cut at other places than the plan."""
     size, parts = span.stop, pieces_by(mesh, span.axes)
     where = f"dimension {dim} of {tensor}, {size} elements in {parts} parts"
     if mesh.pieces != CEIL:
@@ -115,102 +288,12 @@ def _check_chunks(mesh: Mesh, span: Span, dim: int, tensor: str) -> None:
             f"DTensor cuts {where}, into chunks of {-(-size // parts)}, the plan into pieces that "
             "differ by at most one: plan with pieces='ceil', or pieces='even'"
         )
-    in_mesh_order = list(span.axes) == sorted(span.axes)
-    if in_mesh_order and span.scale == 1:
-        return  # the rule of `ceil` is DTensor's
-    if any(not np.array_equal(ours, theirs) for ours, theirs in _pieces(mesh, span)):
+    if list(span.axes) != sorted(span.axes) or span.scale > 1:
         why = "blocks of several elements" if span.scale > 1 else "axes that are not in mesh order"
         raise PlanError(
             f"no placement cuts {where}, where the plan does: they are uneven, by {why}; plan with "
             "pieces='even', or on a mesh of one axis: mesh={'x': n}"
         )
-
-
-def _pieces(mesh: Mesh, span: Span) -> list[tuple[Ints, Ints]]:
-    """The indices of a dimension that each device has: in the plan, and in DTensor."""
-    found: list[tuple[Ints, Ints]] = []
-    sizes = [mesh.sizes[axis] for axis in span.axes]
-    for index, digits in enumerate(product(*map(range, sizes))):
-        low, high = piece_ends(mesh.pieces, span.units, sizes, index)
-        ours = np.arange(low * span.scale, high * span.scale)
-        theirs = np.arange(span.stop)
-        for axis, digit in sorted(zip(span.axes, digits, strict=True)):
-            outer = [a for a in span.axes[: span.axes.index(axis)] if a > axis]
-            factor = prod(mesh.sizes[a] for a in outer)
-            chunks = (_chunk(part, mesh.sizes[axis])[digit] for part in _chunk(theirs, factor))
-            theirs = np.concatenate(list(chunks))
-        found.append((ours, theirs))
-    return found
-
-
-def _chunk(indices: Ints, count: int) -> list[Ints]:
-    """As `torch.chunk`, with empty chunks where indices run out."""
-    step = max(-(-len(indices) // count), 1)
-    return [indices[k * step : (k + 1) * step] for k in range(count)]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPlan:
-    """Where tensors lie, and how vertices read their operands and make their results."""
-
-    plan: Plan
-    mesh: Mesh
-    """The plan's mesh, or one that has several of its axes as one."""
-    layouts: Mapping[str, tuple[Places, ...]]
-    """Of every input and result: where it lies, then the layouts it is copied to."""
-    operands: Mapping[str, tuple[Places | None, ...]]
-    """How each vertex wants its operands, None for one whose elements are never read."""
-    made: Mapping[str, Places]
-    """The result of each vertex as it is computed, before partial results are reduced.
-
-    Those of an aggregation that DTensor does not know are not there.
-    """
-
-    @property
-    def weights(self) -> dict[str, Places]:
-        """Where inputs lie, by the names that the framework has for them."""
-        return {qualified(each.name): self.layouts[each.name][0] for each in self.plan.graph.inputs}
-
-
-def placed_plan(plan: Plan, on: Coarse | None = None) -> PlacedPlan:
-    """The placements of a plan; one that DTensor cannot express is refused with the reason."""
-    graph = plan.graph
-    on = as_planned(plan) if on is None else on
-
-    def places(name: str, cut: Cut) -> Places:
-        return placed(on.mesh, on.cut(cut), graph[name].shape, name)
-
-    layouts = {
-        name: tuple(places(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
-    }
-    operands: dict[str, tuple[Places | None, ...]] = {}
-    made: dict[str, Places] = {}
-    for name, cuts in vertex_cuts(plan).items():
-        pairs = zip(graph[name].inputs, cuts.reads, strict=True)
-        operands[name] = tuple(
-            None if cut is None else places(source, widened(cut, graph[source].shape))
-            for source, cut in pairs
-        )
-        reduce_op = reduce_op_of(graph[name]) if cuts.summed else ""
-        if reduce_op is not None:
-            made[name] = as_made(places(name, cuts.made), on.axes(cuts.summed), reduce_op)
-    return PlacedPlan(plan, on.mesh, layouts, operands, made)
-
-
-def as_made(tile: Places, summed: Axes, reduce_op: str) -> Places:
-    """The placements of a tile, with partial results along the axes that are summed."""
-    return tuple(Pending(reduce_op) if axis in summed else own for axis, own in enumerate(tile))
-
-
-def reduce_op_of(vertex: Vertex) -> str | None:
-    """DTensor's word for the aggregation of a vertex, None where it has none."""
-    match vertex.op:
-        case EinSum(agg=agg) if agg is not None and agg.finish is None and agg.width == 1:
-            return REDUCE_OPS.get(agg.name)
-        case ScatterAdd():
-            return "sum"
-        case _:
-            return None
 
 
 Spec = tuple[tuple[str, ...] | None, ...]
@@ -225,7 +308,7 @@ def partition_spec(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> S
     >>> partition_spec(mesh, (Span((1, 0), 8, 1, 0, 8), Span((), 3, 1, 0, 3)), (8, 3), "X")
     (('y', 'x'), None)
     """
-    check_plain(cut, shape, tensor)
+    _check_plain(cut, shape, tensor)
     for dim, span in enumerate(cut):
         parts = pieces_by(mesh, span.axes)
         if span.units % parts:
@@ -236,3 +319,32 @@ def partition_spec(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> S
                 "pieces='even'"
             )
     return tuple(tuple(mesh.names[a] for a in span.axes) or None for span in cut)
+
+
+Target = Literal["dtensor", "jax", "tp-plan"]
+
+
+def exported(plan: Plan, to: Target, *, fewest: bool = False) -> dict[str, Any]:
+    """A plan as JSON values for a framework, which need not be installed.
+
+    With `fewest`, DTensor's placements are those on the mesh of the fewest dimensions.
+    """
+    if to == "tp-plan":
+        return tp_plan(plan)
+    on = coarsest(plan) if fewest and to == "dtensor" else as_planned(plan)
+    weights = {each.name: qualified(each.name) for each in plan.graph.inputs}
+    words: dict[str, list[Any]] = {}
+    for name, cuts in layouts_of(plan).items():
+        shape = plan.graph[name].shape
+        if to == "jax":
+            words[name] = [partition_spec(on.mesh, cut, shape, name) for cut in cuts]
+        else:
+            places = [placed(on.mesh, on.cut(cut), shape, name) for cut in cuts]
+            words[weights.get(name, name)] = [
+                [str(each or "Replicate()") for each in own] for own in places
+            ]
+    return {
+        "mesh": dict(zip(on.mesh.names, on.mesh.sizes, strict=True)),
+        "shardings" if to == "jax" else "placements": {name: w[0] for name, w in words.items()},
+        "copies": {name: own[1:] for name, own in words.items() if len(own) > 1},
+    }

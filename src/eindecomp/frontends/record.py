@@ -1,24 +1,111 @@
-"""`Record`: the graph that grows while a model is imported, and what is known of its dimensions."""
+"""Arrays as views of a vertex, and `Record`: the graph that grows while a model is imported.
+
+Arrays of frameworks have no labels. A dimension of one is a product of *factors*, outermost first.
+A factor is an axis of the vertex or, where it has no axis, a repetition. So transposing, adding and
+dropping dimensions of size 1, expanding, merging dimensions, and splitting what is repeated take no
+vertex. The record knows which dimensions operations align, and names them in the end.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from eindecomp.frontends.views import Factor, View
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
     from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr
+    from eindecomp.lang.scalar import Expr, Number
 
-    Operand = tuple[str, tuple[str, ...]]
+    Operand = tuple[str, Sequence[str | None]]
+    """A vertex, and a label for each of its dimensions; None for one that is not in the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An axis of a vertex, or without one a repetition."""
+
+    size: int
+    axis: int | None = None
+
+
+Dim = tuple[Factor, ...]
+
+
+def size_of(dim: Dim) -> int:
+    """The size of a dimension.
+
+    >>> size_of((Factor(2, 0), Factor(3)))
+    6
+    """
+    return prod(factor.size for factor in dim)
+
+
+def has_axis(dim: Dim) -> bool:
+    """Whether a dimension is more than repetitions."""
+    return any(factor.axis is not None for factor in dim)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array: a vertex seen with dimensions of its own, or one number repeated."""
+
+    vertex: str
+    dims: tuple[Dim, ...]
+    dtype: DType
+    number: Number | None = None
+    """The value of all elements, where there is no vertex."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of every dimension."""
+        return tuple(map(size_of, self.dims))
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the vertex in the order in which the dimensions show them."""
+        return tuple(f.axis for dim in self.dims for f in dim if f.axis is not None)
+
+
+def with_dim(array: View, place: int, dim: Dim) -> View:
+    """The same with another dimension at a place."""
+    return replace(array, dims=(*array.dims[:place], dim, *array.dims[place + 1 :]))
+
+
+def transposed(array: View, order: Sequence[int]) -> View:
+    """The same with its dimensions in another order."""
+    return replace(array, dims=tuple(array.dims[k] for k in order))
+
+
+def common_factors(dims: Sequence[Dim]) -> tuple[int, ...] | None:
+    """The sizes into which dimensions of one size can all be cut; None if their cuts do not nest.
+
+    >>> common_factors([(Factor(32, 0),), (Factor(8, 0), Factor(4))])
+    (8, 4)
+    """
+    ends: set[int] = set()
+    for dim in dims:
+        inner = 1
+        for factor in reversed(dim):
+            inner *= factor.size
+            ends.add(inner)
+    ordered = sorted(ends - {1})
+    found: list[int] = []
+    below = 1
+    for end in ordered:
+        if end % below:
+            return None
+        found.append(end // below)
+        below = end
+    return tuple(reversed(found))
 
 
 class Record:
@@ -31,39 +118,29 @@ class Record:
         """What the vertices that come next are called."""
         self.local: dict[str, dict[str, int]] = {}
         """Of every vertex the class of each label."""
-        self.final: Mapping[str, str] = {}
-        """What every vertex is called in the graph that is handed out."""
 
     def dims(self, name: str) -> tuple[int, ...]:
         """The classes of a vertex's dimensions."""
         local = self.local[name]
         return tuple(local[label] for label in self.graph[name].labels)
 
-    def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
-        """An array that the user gives."""
-        sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self._noted(self.graph.input(name, sizes, dtype), {}, sizes)
-
     def fill(self, shape: Sequence[int], value: Expr) -> View:
         """An array made from its indices."""
         sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self.add(Fill(tuple(sizes), value), [], {}, sizes)
+        return self.add(Fill(tuple(sizes), value), [], sizes)
 
     def add(
-        self,
-        op: Op,
-        inputs: Sequence[str],
-        known: Mapping[str, int],
-        sizes: Mapping[str, int] | None = None,
+        self, op: Op, operands: Sequence[Operand], sizes: Mapping[str, int] | None = None
     ) -> View:
-        """A vertex of any kind; `known` are the classes of labels that come from its inputs."""
-        made = self.graph.add(op, inputs, self.graph.fresh(self.stem), sizes)
-        return self._noted(made, known, sizes or {})
+        """A vertex of any kind; dimensions under one label are of one class from now on."""
+        names = [name for name, _ in operands]
+        made = self.graph.add(op, names, self.graph.fresh(self.stem), sizes)
+        return self.noted(made, operands, sizes or {})
 
     def einsum(
         self,
         output: tuple[str, ...],
-        operands: Sequence[Operand],
+        operands: Sequence[tuple[str, tuple[str, ...]]],
         join: Expr,
         agg: str | Monoid | None,
         sizes: Mapping[str, int] | None = None,
@@ -72,14 +149,15 @@ class Record:
         made = self.graph.add_einsum(
             output, operands, join, agg, self.graph.fresh(self.stem), sizes
         )
-        known: dict[str, int] = {}
+        return self.noted(made, operands, sizes or {})
+
+    def noted(self, vertex: Vertex, operands: Sequence[Operand], sizes: Mapping[str, int]) -> View:
+        """A vertex that was added, with the classes of its dimensions."""
+        local: dict[str, int] = {}
         for name, labels in operands:
             for label, dim in zip(labels, self.dims(name), strict=True):
-                known[label] = self.names.same(known[label], dim) if label in known else dim
-        return self._noted(made, known, sizes or {})
-
-    def _noted(self, vertex: Vertex, known: Mapping[str, int], sizes: Mapping[str, int]) -> View:
-        local = dict(known)
+                if label is not None:
+                    local[label] = self.names.same(local[label], dim) if label in local else dim
         for label, size in {**sizes, **vertex.sizes}.items():
             if label not in local:
                 local[label] = self.names.new(size)
@@ -95,19 +173,6 @@ class Record:
             if len(group) > 1:
                 local[label] = self.names.new(prod(sizes[part] for part in group))
                 self.names.split(local[label], [local[part] for part in group])
-
-    def vote(
-        self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
-    ) -> None:
-        """Suggest names for the dimensions of an array, or for the factors of one."""
-        if array.number is not None:
-            return
-        classes = self.dims(array.vertex)
-        for dim, given in zip(array.dims, names, strict=True):
-            own = given if isinstance(given, tuple) else (given,)
-            for factor, name in zip(dim, own, strict=False):
-                if name is not None and len(dim) <= len(own) and factor.axis is not None:
-                    self.names.vote(classes[factor.axis], name, strength)
 
 
 def whole(vertex: Vertex) -> View:
@@ -167,39 +232,36 @@ class LabelNames:
         return dim
 
     def chosen(self) -> list[str]:
-        """The name of every dimension; equal names have equal sizes."""
+        """The name of every dimension; equal names have equal sizes.
+
+        A product that nothing else names is named after its factors, hence after those.
+        """
         names: dict[int, str] = {}
         products: dict[int, tuple[int, ...]] = {}
         for dim, parts in self._splits.items():
-            products.setdefault(self._root(dim), parts)
+            if self._strength(self._root(dim)) < 2:
+                products.setdefault(self._root(dim), parts)
         taken: dict[str, dict[int, str]] = defaultdict(dict)
-        for root in self._in_order(products):
-            stem = self._stem(root)
-            if root in products and self._strength(root) < 2:
-                parts = [names.get(self._root(part), "") for part in products[root]]
-                stem = "_".join(parts) if all(parts) else stem
-            by_size = taken[stem]
-            size = self._sizes[root]
+
+        def name_of(root: int) -> str:
+            if root in names:
+                return names[root]
+            names[root] = min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
+            parts = products.get(root)
+            stem = "_".join(name_of(self._root(part)) for part in parts) if parts else names[root]
+            by_size, size = taken[stem], self._sizes[root]
             if size not in by_size:
                 by_size[size] = stem if not by_size else f"{stem}{len(by_size) + 1}"
             names[root] = by_size[size]
-        return [names[self._root(dim)] for dim in range(len(self._parent))]
+            return names[root]
 
-    def _in_order(self, products: Mapping[int, Sequence[int]]) -> Iterator[int]:
-        """All classes, products that are named after their factors after those."""
-        roots = sorted({self._root(dim) for dim in range(len(self._parent))})
-        waiting = {r for r in roots if r in products and self._strength(r) < 2}
-        yield from (root for root in roots if root not in waiting)
-        while waiting:
-            ready = [r for r in waiting if waiting.isdisjoint(map(self._root, products[r]))]
-            yield from sorted(ready or waiting)
-            waiting -= {*(ready or waiting)}
+        roots = {self._root(dim) for dim in range(len(self._parent))}
+        for root in sorted(roots, key=lambda root: (root in products, root)):
+            name_of(root)
+        return [names[self._root(dim)] for dim in range(len(self._parent))]
 
     def _strength(self, root: int) -> int:
         return -min(self._votes[root])[0] if self._votes.get(root) else 0
-
-    def _stem(self, root: int) -> str:
-        return min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
 
 
 def distinct(names: Iterable[str]) -> list[str]:

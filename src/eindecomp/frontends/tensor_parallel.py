@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.input_names import qualified
-from eindecomp.frontends.plan_cuts import vertex_cuts
-from eindecomp.graph.ops import Gather, Reshape
+from eindecomp.graph.ops import Reshape
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.layout.cut import pieces_by
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.einsum import Labels
-    from eindecomp.layout.cut import Axes, Cut
+    from eindecomp.layout.cut import Axes
     from eindecomp.layout.view import Dims
     from eindecomp.planner.plan import Plan
 
@@ -37,21 +36,16 @@ WEIGHT = ".weight"
 """How the name of a module's weight ends; weights of graphs from elsewhere have other names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How one layer's weight is cut, and whether its input and its result are whole."""
-
-    layer: str
-    kind: str
-    takes_whole: bool = True
-    gives_whole: bool = True
-
-
 def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
     """The plan as Hugging Face's `tp_plan`; numbers of repeated layers are written as `*`."""
     found: dict[str, tuple[str, str]] = {}
-    for layer, style in styles_of(plan, rehearse).items():
-        word = _huggingface(style)
+    kinds, ends = styles_of(plan, rehearse)
+    for layer, kind in kinds.items():
+        word = kind
+        if kind == "colwise" and layer not in ends.leaving:
+            word = "colwise_gather_output"
+        elif kind == "rowwise" and layer not in ends.reading:
+            word = "rowwise_split_input"
         pattern = of_any_number(layer)
         other, before = found.setdefault(pattern, (layer, word))
         if before != word:
@@ -61,39 +55,27 @@ def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
     return {pattern: word for pattern, (_, word) in found.items()}
 
 
-def _huggingface(style: Style) -> str:
-    match style.kind:
-        case "colwise" if style.gives_whole:
-            return "colwise_gather_output"
-        case "rowwise" if style.takes_whole:
-            return "rowwise_split_input"
-        case kind:
-            return kind
+def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> tuple[dict[str, str], Followed]:
+    """The kind of every layer by its qualified name, and which leave and read parts.
 
-
-def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, Style]:
-    """The style of every layer by its qualified name; a plan that cuts otherwise is refused."""
+    A plan that cuts otherwise is refused.
+    """
     kinds: dict[str, str] = {}
     layers: dict[str, Layer] = {}
     weights = _weights_of_modules(plan.graph)
-    for name, own in vertex_cuts(plan).items():
-        vertex = plan.graph[name]
-        if (layer := _linear(plan, vertex, weights)) is not None:
-            layers[name] = layer
-        elif isinstance(vertex.op, Gather) and vertex.inputs[0] in weights:
-            layer = _embedding(plan, vertex.inputs[0], own.reads[0])
-        if layer is not None and kinds.setdefault(layer.module, layer.kind) != layer.kind:
+    for name in plan.decisions:
+        layer = _linear(plan, plan.graph[name], weights)
+        if layer is None:
+            continue
+        layers[name] = layer
+        if kinds.setdefault(layer.module, layer.kind) != layer.kind:
             raise PlanError(
                 f"the plan is not tensor parallel: the weight {layer.module}, which several "
                 f"layers share, is {kinds[layer.module]} in one and {layer.kind} in {name}"
             )
     if not set(kinds.values()) - {"replicate"}:
         raise PlanError("the plan is not tensor parallel: no layer's weight is cut")
-    result = followed(plan, layers, rehearse)
-    return {
-        module: Style(module, kind, module not in result.reading, module not in result.leaving)
-        for module, kind in kinds.items()
-    }
+    return kinds, followed(plan, layers, rehearse)
 
 
 def _linear(plan: Plan, vertex: Vertex, weights: Collection[str]) -> Layer | None:
@@ -109,7 +91,8 @@ def _linear(plan: Plan, vertex: Vertex, weights: Collection[str]) -> Layer | Non
         if not inner or not outer or vertex.inputs[k] not in weights:
             continue
         if len(inner) + len(outer) == len(own) and set(inner) <= others:
-            layer = Layer(_module(vertex.inputs[k]), "replicate", k, inner, outer)
+            module = qualified(vertex.inputs[k]).removesuffix(WEIGHT)
+            layer = Layer(module, "replicate", k, inner, outer)
             return replace(layer, kind=_kind(plan, vertex, layer, own))
     return None
 
@@ -178,23 +161,6 @@ def _leading(
     return tuple(found)
 
 
-def _embedding(plan: Plan, table: str, read: Cut | None) -> Layer | None:
-    """An embedding whose features all devices cut; one that is whole needs no style."""
-    every = tuple(range(len(plan.mesh.sizes)))
-    if read is None or [span.axes for span in read] != [(), every]:
-        return None
-    return Layer(_module(table), "embedding_colwise", 0, (), ())
-
-
-def _module(weight: str) -> str:
-    """The module that a weight belongs to.
-
-    >>> _module("W1")
-    'W1'
-    """
-    return qualified(weight).removesuffix(WEIGHT)
-
-
 Modules = frozenset[str]
 NOBODY: Modules = frozenset()
 
@@ -205,7 +171,7 @@ class Layer:
 
     module: str
     kind: str
-    """colwise, rowwise, embedding_colwise, or replicate for one that is not cut."""
+    """colwise, rowwise, or replicate for one that is not cut."""
     weight: int
     inner: Labels
     """The weight's labels that are summed over."""
@@ -234,12 +200,11 @@ Rehearse = Callable[[Followed], Modules]
 """Tells of layers that must gather their results for other reasons than the graph's."""
 
 
-class _Carried(NamedTuple):
-    """The label of which operands are parts, if any, and the layers that must gather instead."""
+class _NeedsWhole(Exception):  # noqa: N818 - no error: the walk starts again
+    """A vertex needs all of what layers leave in parts."""
 
-    label: str | None
-    by: Modules = NOBODY
-    conflict: bool = False
+    def __init__(self, by: Modules) -> None:
+        self.by = by
 
 
 def followed(plan: Plan, layers: Mapping[str, Layer], rehearse: Rehearse | None = None) -> Followed:
@@ -252,13 +217,13 @@ def followed(plan: Plan, layers: Mapping[str, Layer], rehearse: Rehearse | None 
     """
     gathering: set[str] = set()
     while True:
-        found = _walk(plan, layers, gathering)
-        if isinstance(found, Followed):
+        try:
+            found = _walk(plan, layers, gathering)
             needed = NOBODY if rehearse is None else rehearse(found)
             if not needed:
                 return found
-        else:
-            needed = found
+        except _NeedsWhole as whole:
+            needed = whole.by
         gathering |= {of_any_number(module) for module in needed}
 
 
@@ -271,56 +236,49 @@ def of_any_number(layer: str) -> str:
     return re.sub(r"\.\d+(?=\.|$)", ".*", layer)
 
 
-def _walk(
-    plan: Plan, layers: Mapping[str, Layer], gathering: Collection[str]
-) -> Followed | Modules:
-    """What all layers leave and read, or the layers whose results the first vertex needs whole."""
+def _walk(plan: Plan, layers: Mapping[str, Layer], gathering: Collection[str]) -> Followed:
+    """What all layers leave and read; those in `gathering` gather their results."""
     parts: dict[str, LocalPart] = {}
     leaving: set[str] = set()
     reads: dict[str, Modules] = {}
-    for vertex in plan.graph.vertices.values():
-        if not is_planned(vertex):
-            continue
+    for vertex in filter(is_planned, plan.graph.vertices.values()):
         layer = layers.get(vertex.name)
-        carried = _carried(plan.graph, vertex, parts, layer)
-        if carried.conflict:
-            return carried.by
-        match layer.kind if layer else None:
-            case "colwise" if layer and carried.label is None:
-                made = _made_by(plan, vertex, layer)
-                if made is not None and of_any_number(layer.module) not in gathering:
-                    parts[vertex.name] = made
-                    leaving.add(layer.module)
-            case "rowwise" if layer and carried.label in (None, layer.inner[0]):
-                before = reads.setdefault(layer.module, carried.by)
-                if bool(before) != bool(carried.by):  # one module, called on parts and on a whole
-                    return before | carried.by
-            case _ if carried.label is None:
-                pass
-            case None if (dim := _dim_of(plan, vertex, carried)) is not None:
-                parts[vertex.name] = LocalPart(dim, carried.by)
+        label, by = _carried(plan.graph, vertex, parts, layer)
+        match layer:
+            case Layer(module, "colwise", outer=(made, *more)) if label is None:
+                if more:
+                    _check_whole(plan, vertex, made, {module})
+                is_even = vertex.sizes[made] % plan.devices == 0
+                if is_even and of_any_number(module) not in gathering:
+                    parts[vertex.name] = LocalPart(vertex.labels.index(made), frozenset({module}))
+                    leaving.add(module)
+            case Layer(module, "rowwise", inner=(summed, *_)) if label in (None, summed):
+                before = reads.setdefault(module, by)
+                if bool(before) != bool(by):  # one module, called on parts and on a whole
+                    raise _NeedsWhole(before | by)
+            case None if label is not None:
+                if isinstance(vertex.op, Reshape):
+                    _check_whole(plan, vertex, label, by)
+                dims = _dims_with(label, view_of(plan.graph, vertex).output)
+                if len(dims) != 1:
+                    raise _NeedsWhole(by)
+                parts[vertex.name] = LocalPart(dims[0], by)
+            case _ if label is not None:
+                raise _NeedsWhole(by)
             case _:
-                return carried.by
-    outputs = [parts[each.name].by for each in plan.graph.outputs if each.name in parts]
-    if outputs:
-        return NOBODY.union(*outputs)
+                pass
+    if outputs := [parts[each.name].by for each in plan.graph.outputs if each.name in parts]:
+        raise _NeedsWhole(NOBODY.union(*outputs))
     return Followed(parts, leaving, {module for module, by in reads.items() if by})
-
-
-def _made_by(plan: Plan, vertex: Vertex, layer: Layer) -> LocalPart | None:
-    """The part that a colwise layer leaves; uneven ones it must gather."""
-    label = layer.outer[0]
-    if len(layer.outer) > 1:
-        _check_whole(plan, vertex, label, {layer.module})
-    size = vertex.sizes[label]
-    even = size % plan.devices == 0
-    return LocalPart(vertex.labels.index(label), frozenset({layer.module})) if even else None
 
 
 def _carried(
     graph: Graph, vertex: Vertex, parts: Mapping[str, LocalPart], layer: Layer | None
-) -> _Carried:
-    """The label of which a vertex reads parts: in all operands that have it, and no other label."""
+) -> tuple[str | None, Modules]:
+    """The label of which a vertex reads parts, if any: in all operands that have it, and no other.
+
+    With it come the layers whose results those are.
+    """
     view = view_of(graph, vertex)
     own = [
         (name, dims)
@@ -332,31 +290,21 @@ def _carried(
         None if dims is None else dims[parts[name].dim].label for name, dims in own if name in parts
     }
     if not labels:
-        return _Carried(None)
+        return None, NOBODY
     [label, *others] = labels
+    biases = {f"{module}.bias" for module in by}  # which are cut with their weights
     agree = all(
         _dims_with(label, dims) == ([parts[name].dim] if name in parts else [])
-        or _is_bias_of(by, name)
+        or qualified(name) in biases
         for name, dims in own
     )
-    return _Carried(label, by, label is None or bool(others) or not agree)
+    if label is None or others or not agree:
+        raise _NeedsWhole(by)
+    return label, by
 
 
 def _dims_with(label: str | None, dims: Dims | None) -> list[int]:
     return [d for d, dim in enumerate(dims or ()) if dim.label == label]
-
-
-def _is_bias_of(modules: Modules, name: str) -> bool:
-    """Whether an input is the bias of one of these layers, which is cut with its weight."""
-    return qualified(name) in {f"{module}.bias" for module in modules}
-
-
-def _dim_of(plan: Plan, vertex: Vertex, carried: _Carried) -> int | None:
-    """The dimension of the result of which a rank has a part, None if it has none."""
-    if isinstance(vertex.op, Reshape) and carried.label is not None:
-        _check_whole(plan, vertex, carried.label, carried.by)
-    dims = _dims_with(carried.label, view_of(plan.graph, vertex).output)
-    return dims[0] if len(dims) == 1 else None
 
 
 def _check_whole(plan: Plan, vertex: Vertex, label: str, modules: Collection[str]) -> None:

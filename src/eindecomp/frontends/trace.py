@@ -1,7 +1,7 @@
 """`Trace`: a graph made from operations on arrays without labels, as frameworks record them.
 
 An importer calls a method for every operation that it finds. Arrays are views of vertices
-(`views.py`); an operation aligns them dimension by dimension, and only where dimensions are cut
+(`record.py`); an operation aligns them dimension by dimension, and only where dimensions are cut
 differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their names in the end.
 """
 
@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.frontends import arrange, element_moves, views
-from eindecomp.frontends.finish import finished
+from eindecomp.errors import GraphError
+from eindecomp.frontends import arrange, element_moves
 from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
+from eindecomp.frontends.input_names import free_name
 from eindecomp.frontends.join import Read, joined, joined_type
-from eindecomp.frontends.record import Record
+from eindecomp.frontends.record import Factor, Record, View, distinct, size_of, transposed
 from eindecomp.graph.checks import join_of
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Gather, Input, Reshape, ScatterAdd, relabel
+from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.lang import dtypes
+from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from eindecomp.frontends.views import View
-    from eindecomp.graph.graph import Graph
+    from eindecomp.frontends.record import Dim
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.monoid import Monoid
     from eindecomp.lang.scalar import Expr, Number
@@ -45,7 +49,7 @@ class Trace:
     def __init__(self) -> None:
         self._record = Record()
         self.final_names: Mapping[str, str] = {}
-        """What vertices are called in the finished graph."""
+        """What the vertices of views are called in the graph, once that is finished."""
 
     def begin(self, stem: str) -> None:
         """Call the vertices that come next by this name, with numbers."""
@@ -58,7 +62,14 @@ class Trace:
 
         A tuple has names for the factors of a dimension that is a product.
         """
-        self._record.vote(array, names, strength)
+        if array.number is not None:
+            return
+        classes = self._record.dims(array.vertex)
+        for dim, given in zip(array.dims, names, strict=True):
+            own = given if isinstance(given, tuple) else (given,)
+            for factor, name in zip(dim, own, strict=False):
+                if name is not None and len(dim) <= len(own) and factor.axis is not None:
+                    self._record.names.vote(classes[factor.axis], name, strength)
 
     @property
     def count(self) -> int:
@@ -67,34 +78,41 @@ class Trace:
 
     def since(self, count: int) -> tuple[str, ...]:
         """The vertices that were added after so many, under their names of now."""
-        names = reversed(cast("dict[str, Vertex]", self._record.graph.vertices))
-        return tuple(islice(names, self.count - count))[::-1]
+        return tuple(islice(self._record.graph, count, None))
 
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""
-        graph, self.final_names = finished(self._record, outputs, keep)
-        return graph
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """What the vertices of views are called in the graph, once that is finished."""
-        return self._record.final
+        record = self._record
+        renamed: dict[str, str] = {}
+        for name, array in outputs.items():
+            renamed[_vertex_of(record, array, renamed)] = name
+        names = {name: free_name(name, outputs) for name in record.graph if name not in renamed}
+        self.final_names = names | renamed
+        _name_attention(record)
+        labels = record.names.chosen()
+        used = {*renamed, *keep}
+        for vertex in reversed([*record.graph.vertices.values()]):
+            if vertex.name in used:
+                used.update(vertex.inputs)
+        vertices = [
+            _readable(record, vertex, labels, self.final_names)
+            for vertex in record.graph.vertices.values()
+            if vertex.name in used
+        ]
+        return Graph.of(vertices, outputs, record.graph.scalars)
 
     # Arrays from nothing
 
     def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
         """An array that the user gives."""
-        return self._record.input(name, shape, dtype)
+        sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
+        return self._record.noted(self._record.graph.input(name, sizes, dtype), [], sizes)
 
     def number(self, value: Number, dtype: object, shape: Sequence[int] = ()) -> View:
         """One number, as often as a shape has elements."""
-        dims = tuple((views.Factor(size),) if size != 1 else () for size in shape)
+        dims = tuple((Factor(size),) if size != 1 else () for size in shape)
         to = dtypes.dtype(dtype)
-        return views.View("", dims, to, cast_number(value, to))
-
-    def fill(self, shape: Sequence[int], value: Expr) -> View:
-        """An array made from its indices, which `value` reads as inputs."""
-        return formula(self._record, shape, value)
+        return View("", dims, to, cast_number(value, to))
 
     def constant(self, values: object) -> View | None:
         """An array of known values as a formula of its indices, if a short one is found."""
@@ -109,7 +127,7 @@ class Trace:
         value: Expr = Arg(0)
         value = value if step == 1 else call("mul", value, step)
         value = value if start == 0 else call("add", value, start)
-        return self.cast(self.fill((size,), value), dtype)
+        return self.cast(formula(self._record, (size,), value), dtype)
 
     # Element by element, and aggregations
 
@@ -134,7 +152,9 @@ class Trace:
         gone = {axis % rank for axis in axes}
         kept = [axis for axis in range(rank) if axis not in gone]
         made = self.einsum([Read(array, tuple(range(rank)))], kept, join, agg, dtype)
-        return views.with_ones(made, sorted(gone)) if keep else made
+        for axis in sorted(gone) if keep else ():
+            made = self.unsqueeze(made, axis)
+        return made
 
     def einsum(
         self,
@@ -165,11 +185,11 @@ class Trace:
 
     def transpose(self, array: View, order: Sequence[int]) -> View:
         """Its dimensions in another order."""
-        return views.transposed(array, order)
+        return transposed(array, order)
 
     def unsqueeze(self, array: View, place: int) -> View:
         """A dimension of size 1 more."""
-        return views.with_ones(array, [place])
+        return replace(array, dims=(*array.dims[:place], (), *array.dims[place:]))
 
     def squeeze(self, array: View, places: Sequence[int]) -> View:
         """Without dimensions of size 1."""
@@ -181,11 +201,17 @@ class Trace:
     def expand(self, array: View, shape: Sequence[int]) -> View:
         """Dimensions of size 1, and new ones in front, repeated up to a shape."""
         lacking = len(shape) - len(array.dims)
-        for place, size in enumerate(shape):
-            own = place - lacking
-            if own >= 0 and size != 1 and views.size_of(array.dims[own]) == 1:
+        for own, size in enumerate(shape, -lacking):
+            if own >= 0 and size != 1 and size_of(array.dims[own]) == 1:
                 array = arrange.without_axis(self._record, array, own)
-        return views.expanded(array, shape)
+        dims: list[Dim] = []
+        for dim, size in zip(((),) * lacking + array.dims, shape, strict=True):
+            if size_of(dim) not in (1, size):
+                raise GraphError(
+                    f"an array of shape {array.shape} does not expand to {tuple(shape)}"
+                )
+            dims.append(dim if size_of(dim) == size else (Factor(size),))
+        return replace(array, dims=tuple(dims))
 
     def reshape(self, array: View, shape: Sequence[int]) -> View:
         """The same elements in the same order in another shape."""
@@ -218,17 +244,60 @@ class Trace:
         """
         return element_moves.gathered(self._record, table, place, index, shared)
 
-    def scatter_add(
-        self,
-        source: View,
-        index: View,
-        place: int,
-        size: int,
-        shared: Sequence[tuple[int, int]],
-        kept: Sequence[int] = (),
-    ) -> View:
-        """Rows summed into zeros at indices along a new dimension of `size`, at `place`.
+    def added_at(self, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
+        """Rows summed into zeros at indices along a new first dimension of `size`.
 
-        The result has the dimensions of the source that the index has not, and those in `kept`.
+        Rows have the dimensions of the index first; those in `kept` stay.
         """
-        return element_moves.added_at(self._record, source, index, place, size, shared, kept)
+        return element_moves.added_at(self._record, rows, index, size, kept)
+
+
+def _vertex_of(record: Record, array: View, taken: Collection[str]) -> str:
+    """A vertex of an output's shape that is not an input, nor another output."""
+    array = arrange.settled(record, array)
+    vertex = record.graph[array.vertex]
+    if array.vertex not in taken and not isinstance(vertex.op, Input):
+        return array.vertex
+    own = tuple(f"o{k}" for k in range(len(vertex.shape)))
+    return record.einsum(own, [(vertex.name, own)], Arg(0), None).vertex
+
+
+def _readable(
+    record: Record, vertex: Vertex, labels: list[str], names: Mapping[str, str]
+) -> Vertex:
+    """A vertex under its final name, labels and inputs."""
+    local = record.local[vertex.name]
+    own = [*dict.fromkeys(_labels_of(vertex))]
+    chosen = distinct(labels[local[label]] for label in own)
+    op = relabel(vertex.op, dict(zip(own, chosen, strict=True)).__getitem__)
+    inputs = tuple(names[name] for name in vertex.inputs)
+    return replace(vertex, name=names[vertex.name], op=op, inputs=inputs)
+
+
+def _labels_of(vertex: Vertex) -> Iterator[str]:
+    """The labels that an operation itself names, the output's first."""
+    match vertex.op:
+        case EinSum():
+            yield from vertex.op.labels
+        case Gather(table, _, index, output):
+            yield from (*output, *table, *index)
+        case ScatterAdd(source, index):
+            yield from (*vertex.op.output, *source, *index)
+        case Reshape(before):
+            yield from (label for group in before for label in group)
+        case _:
+            yield from vertex.op.output
+
+
+def _name_attention(record: Record) -> None:
+    """Suggest names for the dimensions of every attention of a graph."""
+    for found in find_attention(record.graph):
+        part = found.parts[0]
+        names = dict.fromkeys(found.queries, ("s", 2)) | {part.key: ("t", 2)}
+        names |= dict.fromkeys((*found.inner, *found.values), ("d", 2))
+        names |= dict.fromkeys(found.batch, ("h", 1)) | dict.fromkeys(found.groups, ("g", 1))
+        for read in (found.q, part.k, part.v):
+            classes = dict(zip(read.labels, record.dims(read.name), strict=True))
+            for label, (name, strength) in names.items():
+                if label in classes:
+                    record.names.vote(classes[label], name, strength)

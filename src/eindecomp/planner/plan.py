@@ -234,28 +234,26 @@ class Plan:
 
     def verify_torch(
         self,
-        module: Any = None,
+        module: Any,
         example_inputs: object = (),
         *,
         example_kwargs: Mapping[str, Any] | None = None,
         device: str = "cuda",
         shape: Sequence[int] | None = None,
     ) -> Verification:
-        """What DTensor moves under its placements beside what was planned.
+        """What DTensor moves when a module runs under the plan, beside what was planned.
 
         None of the devices need be there.
 
         Args:
-            module: The module that it is a plan of, such as `model`; by default its own program.
+            module: The module that it is a plan of, such as `model`.
             example_inputs: The example with which the module was imported, such as `(x,)`.
             example_kwargs: Its keyword arguments, such as `{"mask": mask}`.
             device: `"cuda"` or `"cpu"`.
             shape: That of the device mesh, such as `(2, 4)`; by default it has the fewest
                 dimensions that the plan allows.
         """
-        if module is None:
-            return from_above("frontends.torch.verify").verify_torch(self, device, shape)
-        verify = from_above("frontends.torch.verify_module").verify_module
+        verify = from_above("frontends.torch.verify").verify_module
         return verify(self, module, example_inputs, example_kwargs, device, shape)
 
     def verify_jax(

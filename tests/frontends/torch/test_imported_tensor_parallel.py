@@ -19,7 +19,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import parallelize_module
 
 import eindecomp as ed
-from eindecomp.frontends.export import exported
+from eindecomp.frontends.placements import exported
 
 GLOO = Path(__file__).parent / "ranks" / "gloo_tensor_parallel.py"
 IDS = tiny_models.HEARD["decoder_input_ids"]

@@ -24,10 +24,9 @@ from torch.distributed.tensor.parallel import (
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import eindecomp as ed
-from eindecomp.frontends.placements import placed
-from eindecomp.frontends.plan_cuts import layouts_of
+from eindecomp.frontends.placements import layouts_of, placed
 from eindecomp.frontends.tensor_parallel import of_any_number
-from eindecomp.frontends.torch.placing import torch_placement
+from eindecomp.frontends.torch.dtensor import torch_placements
 from eindecomp.layout.cut import Span
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import box_on
@@ -88,34 +87,26 @@ def test_axes_in_any_order(axes):
     mesh = Mesh.of_axes({"x": 2, "y": 3, "z": 2})
     cut = (Span((), 2, 1, 0, 2), Span(axes, 24, 1, 0, 24))
     array = numbered((2, 24))
-    placements = [torch_placement(own) for own in placed(mesh, cut, array.shape, "X")]
+    placements = torch_placements(placed(mesh, cut, array.shape, "X"))
     strided = any(isinstance(own, _StridedShard) for own in placements)
     assert strided == (list(axes) != sorted(axes))
     with all_ranks(mesh.sizes) as ranks:
         assert boxes_hold(mesh, cut, array, distributed(array, ranks, placements))
 
 
-REFUSED = [(2, 0, 1), (0, 2, 1), (2, 1, 0)]
-
-
-@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 0), *REFUSED])
-def test_uneven_chunks_are_refused_exactly_where_dtensor_cuts_otherwise(axes):
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2), (1, 0), (2, 0, 1)])
+def test_uneven_chunks_are_cut_as_dtensor_cuts_them_or_refused(axes):
     mesh = replace(Mesh.of_axes({"x": 2, "y": 3, "z": 2}), pieces="ceil")
-    even = (Span(axes, 24, 1, 0, 24),)
-    placements = [torch_placement(own) for own in placed(mesh, even, (24,), "X")]
-    refused = []
     with all_ranks(mesh.sizes) as ranks:
-        for size in (1, 5, 7, 10, 13, 18, 25):
+        for size in (1, 5, 7, 10, 13, 25):
             cut = (Span(axes, size, 1, 0, size),)
             array = numbered((size,))
-            right = boxes_hold(mesh, cut, array, distributed(array, ranks, placements))
-            if right:
-                placed(mesh, cut, (size,), "X")
+            if list(axes) != sorted(axes):
+                with pytest.raises(ed.PlanError, match=f"dimension 0 of X, {size} elements"):
+                    placed(mesh, cut, (size,), "X")
                 continue
-            refused.append(size)
-            with pytest.raises(ed.PlanError, match=f"dimension 0 of X, {size} elements"):
-                placed(mesh, cut, (size,), "X")
-    assert bool(refused) == (axes in REFUSED)
+            placements = torch_placements(placed(mesh, cut, (size,), "X"))
+            assert boxes_hold(mesh, cut, array, distributed(array, ranks, placements))
 
 
 def test_balanced_pieces_are_refused_with_the_reason():

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
-from eindecomp.frontends.input_names import input_name, key_of
+from eindecomp.frontends.input_names import free_name, input_name, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ def arguments_of(
             continue
         place_of_top: Any = path[1]
         top = tops[int(place_of_top.idx)] if path[0].idx == 0 else key_of(place_of_top)
-        names.append(_free(dotted([top, *map(key_of, path[2:])]), names))
+        names.append(free_name(dotted([top, *map(key_of, path[2:])]), names))
         places.append(place)
     values = tuple(leaf for _, leaf in leaves)
     arrays = tuple(values[place] for place in places)
@@ -96,7 +96,7 @@ def output_names(tree: Any, taken: Iterable[str]) -> list[str]:
         stem = f"{stem}_"
     names: list[str] = []
     for path, _ in _flattened(tree)[0]:
-        names.append(_free(dotted([stem, *map(key_of, path)]), names))
+        names.append(free_name(dotted([stem, *map(key_of, path)]), names))
     return names
 
 
@@ -120,9 +120,3 @@ def dotted(parts: Sequence[str]) -> str:
     """
     words = [re.sub(r"[^0-9A-Za-z_.]", "_", part).strip(".") or "_" for part in parts]
     return input_name(".".join(words))
-
-
-def _free(name: str, taken: Iterable[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,17 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
-from eindecomp.frontends.jax import primitives  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
 from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
+from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers them
+    contractions,  # pyright: ignore[reportUnusedImport]
+    control,  # pyright: ignore[reportUnusedImport]
+    elementwise,  # pyright: ignore[reportUnusedImport]
+    indexing,  # pyright: ignore[reportUnusedImport]
+    shapes,  # pyright: ignore[reportUnusedImport]
+)
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
+from eindecomp.frontends.record import View
 from eindecomp.frontends.trace import Trace
-from eindecomp.frontends.views import View
 from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
@@ -109,12 +115,12 @@ def read_function(
                 f"argument {name} is a random key, and draws of random numbers are no part of a "
                 f"graph; draw them outside and pass them, or fix the key inside the function"
             )
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments.arrays]
+    like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments.arrays]
 
     def called(*arrays: Any) -> Any:
         return arguments.call(fn, arrays)
 
-    jaxpr, tree = jax.make_jaxpr(called, return_shape=True)(*shapes)
+    jaxpr, tree = jax.make_jaxpr(called, return_shape=True)(*like)
     reader = Reader()
     inputs = [
         reader.trace.input(name, var.aval.shape, var.aval.dtype)
@@ -133,7 +139,7 @@ def read_function(
         tuple(names),
         reader.constants,
         reader.made,
-        reader.trace.names,
+        reader.trace.final_names,
     )
 
 
@@ -144,79 +150,59 @@ _OWN = str(Path(jax.__file__).parent)
 _RANDOM = ("random_", "rng_", "threefry2x32")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """An array whose values are known when the function is imported, and not all the same."""
-
-    array: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return tuple(self.array.shape)
+Value = Any
+"""A `View`, or an array whose values are known at the import and not all the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class EquationViews:
-    """An equation that was read: its operands and its results."""
-
-    operands: tuple[View, ...]
-    results: tuple[View, ...]
+EquationViews = tuple[tuple[View, ...], tuple[View, ...]]
+"""The operands and the results of an equation that was read."""
 
 
-@dataclass(slots=True)
 class Reader:
     """Adds to a trace what a jaxpr computes."""
 
-    trace: Trace = field(default_factory=Trace)
-    constants: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The arrays that the function brings with it, by the names of the inputs they become."""
-    made: dict[Way, EquationViews] = field(default_factory=dict[Way, "EquationViews"])
-    """What every equation that is not itself a jaxpr reads and makes, by the way to it."""
-    pieces: dict[View, tuple[int, tuple[View, ...]]] = field(
-        default_factory=dict[View, tuple[int, tuple[View, ...]]]
-    )
-    """What arrays were concatenated from, and along which dimension."""
-    _path: list[int] = field(default_factory=list[int])
-    _calls: dict[Way, int] = field(default_factory=dict[Way, int])
-    _views: dict[int, tuple[Any, View]] = field(default_factory=dict[int, tuple[Any, View]])
-    _outer: tuple[str, str] | None = None
-    """Where a function of JAX's own is used, while that is read."""
-    _places: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self.constants: dict[str, Any] = {}
+        """The arrays that the function brings with it, by the names of the inputs they become."""
+        self.made: dict[Way, EquationViews] = {}
+        """What every equation that is not itself a jaxpr reads and makes, by the way to it."""
+        self.pieces: dict[View, tuple[int, tuple[View, ...]]] = {}
+        """What arrays were concatenated from, and along which dimension."""
+        self._path: list[int] = []
+        self._calls: dict[Way, int] = {}
+        self._views: dict[int, tuple[Any, View]] = {}
+        self._outer: tuple[str, str] | None = None
+        """Where a function of JAX's own is used, while that is read."""
 
-    def inline(self, jaxpr: Any, arrays: Sequence[View | Known]) -> list[View]:
+    def inline(self, jaxpr: Any, arrays: Sequence[Value]) -> list[View]:
         """The results of a jaxpr, closed or not."""
         return [self._view(value) for value in self.read(jaxpr, arrays)]
 
-    def read(self, jaxpr: Any, arrays: Sequence[View | Known]) -> list[View | Known]:
+    def read(self, jaxpr: Any, arrays: Sequence[Value]) -> list[Value]:
         """The results of a jaxpr, those as values that are known."""
         closed = getattr(jaxpr, "jaxpr", jaxpr)
-        known: dict[Any, View | Known] = {}
+        known: dict[Any, Value] = {}
         for var, value in zip(closed.constvars, getattr(jaxpr, "consts", ()), strict=True):
             known[var] = known_or_number(value)
         known.update(zip(closed.invars, arrays, strict=True))
 
-        def value_of(atom: Any) -> View | Known:
-            return _literal(atom) if isinstance(atom, Literal) else known[atom]
+        def value_of(atom: Any) -> Value:
+            if isinstance(atom, Literal):  # which may be a number of Python
+                return known_or_number(np.asarray(atom.val, atom.aval.dtype))
+            return known[atom]
 
-        self._enter()
+        way = tuple(self._path)
+        self._calls[way] = self._calls.get(way, -1) + 1
+        self._path += [self._calls[way], 0]
         for place, eqn in enumerate(closed.eqns):
             self._path[-1] = place
             results = self._results(eqn, [value_of(atom) for atom in eqn.invars])
             known.update(zip(eqn.outvars, results, strict=True))
-        self._leave()
+        del self._path[-2:]
         return [value_of(atom) for atom in closed.outvars]
 
-    def _enter(self) -> None:
-        """Step into a jaxpr: the way to an equation says which call it is in, and its place."""
-        way = tuple(self._path)
-        self._calls[way] = self._calls.get(way, -1) + 1
-        self._path += [self._calls[way], 0]
-
-    def _leave(self) -> None:
-        del self._path[-2:]
-
-    def _results(self, eqn: Any, values: list[View | Known]) -> Sequence[View | Known]:
+    def _results(self, eqn: Any, values: list[Value]) -> Sequence[Value]:
         """What an equation yields."""
         name = eqn.primitive.name
         if _is_known(eqn, values):
@@ -224,11 +210,12 @@ class Reader:
         inner = inner_jaxpr(eqn)
         if inner is not None:
             return self._read_inside(eqn, inner, values)
-        place, stem = self._place_of(eqn)
+        place, word = self._outer or self._names_of(eqn)
+        stem = ".".join(filter(None, (word, name.replace("-", "_"))))
         rule = RULES.get(name)
         if rule is None:
             raise GraphError(_unknown(name, place))
-        self.trace.begin(stem)
+        self.trace.begin(f"{stem}_" if stem in KEYWORDS else stem)
         results = tuple(var.aval for var in eqn.outvars)
         equation = Equation(name, eqn.params, results, place, self.trace, self.inline, self.pieces)
         operands = tuple(map(self._view, values))
@@ -239,73 +226,54 @@ class Reader:
                 raise
             raise GraphError(f"{name} at {place}: {error}") from error
         found = (made,) if isinstance(made, View) else tuple(made)
-        self.made[tuple(self._path)] = EquationViews(operands, found)
+        self.made[tuple(self._path)] = operands, found
         return found
 
-    def _view(self, value: View | Known) -> View:
+    def _view(self, value: Value) -> View:
         """An array that is known as an input of its own."""
         if isinstance(value, View):
             return value
         found = self._views.get(id(value))
         if found is None:
             name = f"const_{len(self.constants)}"
-            self.constants[name] = np.asarray(value.array)
-            view = self.trace.input(name, value.shape, value.array.dtype)
+            self.constants[name] = np.asarray(value)
+            view = self.trace.input(name, value.shape, value.dtype)
             found = self._views[id(value)] = (value, view)
         return found[1]
 
-    def _place_of(self, eqn: Any) -> tuple[str, str]:
-        """Where an equation comes from in the user's source, and what to call its results."""
-        place, word = self._outer or self._names_of(eqn)
-        stem = ".".join(filter(None, (word, eqn.primitive.name.replace("-", "_"))))
-        return place, f"{stem}_" if stem in KEYWORDS else stem
-
     def _names_of(self, eqn: Any) -> tuple[str, str]:
         """Where an equation comes from, and the scope or the function it is in."""
-        found = self._places.get(id(eqn))
-        if found is None:
-            place = source_info_util.summarize(eqn.source_info) or "an unknown place"
-            scope = str(eqn.source_info.name_stack).split("/")[-1]
-            function = re.search(r"\((?:\S*\.)?(\w+)\)$", place)
-            word = scope if scope.isidentifier() else function.group(1) if function else ""
-            found = self._places[id(eqn)] = (place, word)
-        return found
+        place = source_info_util.summarize(eqn.source_info) or "an unknown place"
+        scope = str(eqn.source_info.name_stack).split("/")[-1]
+        function = re.search(r"\((?:\S*\.)?(\w+)\)$", place)
+        return place, scope if scope.isidentifier() else function.group(1) if function else ""
 
-    def _read_inside(self, eqn: Any, inner: Any, values: list[View | Known]) -> list[View | Known]:
+    def _read_inside(self, eqn: Any, inner: Any, values: list[Value]) -> list[Value]:
         """The results of a jaxpr that an equation calls.
 
         One of JAX's own functions is traced once for all its uses: its equations come from where
         it is used.
         """
-        own = _own_source(inner)
-        before, self._outer = self._outer, self._outer or (self._names_of(eqn) if own else None)
+        file = getattr(inner, "jaxpr", inner).debug_info.func_filename
+        before = self._outer
+        if before is None and str(file or "").startswith(_OWN):
+            self._outer = self._names_of(eqn)
         results = self.read(inner, values)
         self._outer = before
         return results
 
 
-def _literal(atom: Any) -> View | Known:
-    """A literal, which may be a number of Python, in the type that it stands for."""
-    return known_or_number(np.asarray(atom.val, atom.aval.dtype))
-
-
-def _own_source(jaxpr: Any) -> bool:
-    """Whether a jaxpr is that of a function of JAX's own."""
-    info = getattr(jaxpr, "jaxpr", jaxpr).debug_info
-    return str(info.func_filename or "").startswith(_OWN)
-
-
-def known_or_number(value: Any) -> View | Known:
+def known_or_number(value: Any) -> Value:
     """A value as one number repeated, or as it is where its elements differ."""
     if is_key(value.dtype):
-        return Known(value)
+        return value
     array = np.asarray(value)
     if array.size and (array.size == 1 or (array == array.flat[0]).all()):
         return Trace().number(array.flat[0].item(), array.dtype, array.shape)
-    return Known(value)
+    return value
 
 
-def _is_known(eqn: Any, values: Sequence[View | Known]) -> bool:
+def _is_known(eqn: Any, values: Sequence[Value]) -> bool:
     """Whether an equation is worked out now: of numbers, or of known arrays that do not grow."""
     name = eqn.primitive.name
     if not values or inner_jaxpr(eqn) is not None or name in CONTROL:
@@ -315,18 +283,17 @@ def _is_known(eqn: Any, values: Sequence[View | Known]) -> bool:
     if name in ELEMENTWISE or name not in RULES:
         return True
     after = sum(prod(var.aval.shape) for var in eqn.outvars)
-    before = sum(prod(v.shape) for v in values if isinstance(v, Known))
+    before = sum(prod(v.shape) for v in values if not isinstance(v, View))
     return after <= max(before, 1)
 
 
-def _worked_out(eqn: Any, values: Sequence[View | Known]) -> list[View | Known]:
+def _worked_out(eqn: Any, values: Sequence[Value]) -> list[Value]:
     """The results of an equation of known values, as JAX computes them."""
-    numbers = [v for v in values if isinstance(v, View)]
-    by_element = len(numbers) == len(values) and eqn.primitive.name in ELEMENTWISE
+    by_element = eqn.primitive.name in ELEMENTWISE and all(isinstance(v, View) for v in values)
     arrays = [
-        v.array
-        if isinstance(v, Known)
-        else jax.numpy.asarray(np.full(() if by_element else v.shape, v.number, v.dtype))
+        jax.numpy.asarray(np.full(() if by_element else v.shape, v.number, v.dtype))
+        if isinstance(v, View)
+        else v
         for v in values
     ]
     with jax.ensure_compile_time_eval():

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
-from eindecomp.frontends.jax.importing import EquationViews, ReadFunction, read_function
+from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.primitives.contractions import product_symbols
+from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
 from eindecomp.planner.comparison import OTHER
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eindecomp.frontends.jax.importing import Way
-    from eindecomp.frontends.views import Dim, View
+    from eindecomp.frontends.record import Dim, View
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +38,9 @@ class PlannedFunction:
     """
 
     fn: Callable[..., Any]
-    shardings: Mapping[str, NamedSharding]
-    operands: Mapping[str, Mapping[str, NamedSharding | None]]
+    specs: Mapping[str, PartitionSpec]
+    """Where tensors lie."""
+    operands: Mapping[str, Mapping[str, PartitionSpec]]
     """How vertices want what they read."""
     mesh: Mesh
     planned: Mapping[str, int]
@@ -87,56 +90,48 @@ class PlannedFunction:
         arguments = arguments_of(self.fn, args, kwargs)
         key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
         if key not in self._compiled:
-            self._compiled[key] = _compiled(read_function(self.fn, args, kwargs), self)
+            read = read_function(self.fn, args, kwargs)
+            self._compiled[key] = _Compiled(read, self.specs, self.operands, self.mesh)
         return self._compiled[key]
 
 
-@dataclass(slots=True)
 class _Compiled:
-    """A function for arguments of fixed shapes."""
+    """A function for arguments of fixed shapes.
 
-    read: ReadFunction
-    inputs: tuple[NamedSharding, ...]
-    jitted: Any
-    executable: Any = None
-    """What XLA has made of it, once it was called."""
+    What its equations read and make is put where the plan has the vertices that they are.
+    """
 
+    def __init__(
+        self,
+        read: ReadFunction,
+        specs: Mapping[str, PartitionSpec],
+        operands: Mapping[str, Mapping[str, PartitionSpec]],
+        mesh: Mesh,
+    ) -> None:
+        for vertex in (*read.graph.inputs, *read.graph.outputs):
+            if len(specs.get(vertex.name, ())) > len(vertex.shape):
+                raise PlanError(
+                    f"the plan's {vertex.name} is not that of the function: {vertex.shape}"
+                )
+        names = [vertex.name for vertex in read.graph.outputs]
+        if not any(name in specs for name in names):
+            raise PlanError(f"the plan has no tensor {names[0]!r}: it is not one of this function")
+        # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
+        types = (AxisType.Auto,) * len(mesh.axis_names)
+        self.mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=types)
+        self.read, self.specs, self.operands = read, specs, operands
+        self.inputs = tuple(
+            NamedSharding(self.mesh, specs.get(name, PartitionSpec()))
+            for name in read.arguments.names
+        )
+        outputs = [NamedSharding(self.mesh, specs[n]) if n in specs else None for n in read.outputs]
 
-def _compiled(read: ReadFunction, of: PlannedFunction) -> _Compiled:
-    # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
-    types = (AxisType.Auto,) * len(of.mesh.axis_names)
-    mesh = Mesh(of.mesh.devices, of.mesh.axis_names, axis_types=types)
-    specs = {name: sharding.spec for name, sharding in of.shardings.items()}
-    for vertex in (*read.graph.inputs, *read.graph.outputs):
-        spec = specs.get(vertex.name, PartitionSpec())
-        if len(spec) > len(vertex.shape):
-            raise PlanError(f"the plan's {vertex.name} is not that of the function: {vertex.shape}")
-    lacking = [v.name for v in read.graph.outputs if v.name not in specs]
-    if lacking == [v.name for v in read.graph.outputs]:
-        raise PlanError(f"the plan has no tensor {lacking[0]!r}: it is not one of this function")
-    names = read.arguments.names
-    inputs = tuple(NamedSharding(mesh, specs.get(n, PartitionSpec())) for n in names)
-    outputs = [NamedSharding(mesh, specs[n]) if n in specs else None for n in read.outputs]
-    wanted = {
-        vertex: {name: own.spec for name, own in each.items() if own is not None}
-        for vertex, each in of.operands.items()
-    }
-    places = _Constraints(read, specs, wanted, mesh)
+        def run(*arrays: Any) -> list[Any]:
+            return self.run(read.jaxpr, arrays, (0,))
 
-    def run(*arrays: Any) -> list[Any]:
-        return places.run(read.jaxpr, arrays, (0,))
-
-    return _Compiled(read, inputs, jax.jit(run, in_shardings=inputs, out_shardings=outputs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Constraints:
-    """Puts what equations read and make where the plan has the vertices that they are."""
-
-    read: ReadFunction
-    specs: Mapping[str, PartitionSpec]
-    operands: Mapping[str, Mapping[str, PartitionSpec]]
-    mesh: Mesh
+        self.jitted: Any = jax.jit(run, in_shardings=self.inputs, out_shardings=outputs)
+        self.executable: Any = None
+        """What XLA has made of it, once it was called."""
 
     def run(self, jaxpr: Any, arrays: Sequence[Any], way: Way) -> list[Any]:
         """The results of a jaxpr; the way to it and its equations is the one of `Reader`."""
@@ -165,46 +160,43 @@ class _Constraints:
 
     def _scan(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
         """A scan step by step, as it is imported."""
-        p = eqn.params
-        consts, carried, length = int(p["num_consts"]), int(p["num_carry"]), int(p["length"])
-        fixed, state = values[:consts], values[consts : consts + carried]
-        given = values[consts + carried :]
-        made: dict[int, list[Any]] = {}
-        for call, step in enumerate(reversed(range(length)) if p["reverse"] else range(length)):
-            here = [array[step] for array in given]
-            results = self.run(p["jaxpr"], [*fixed, *state, *here], (*way, call))
-            state, made[step] = results[:carried], results[carried:]
+
+        def step(call: int, arrays: list[Any]) -> list[Any]:
+            return self.run(eqn.params["jaxpr"], arrays, (*way, call))
+
+        state, made = unrolled(eqn.params, values, step, lambda array, k: array[k])
         kept = [
-            jnp.stack([made[step][k] for step in range(length)])
-            if length
-            else jnp.zeros(var.aval.shape, var.aval.dtype)
-            for k, var in enumerate(eqn.outvars[carried:])
+            jnp.stack(parts) if parts else jnp.zeros(var.aval.shape, var.aval.dtype)
+            for parts, var in zip(made, eqn.outvars[len(state) :], strict=True)
         ]
         return [*state, *kept]
 
     def _bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
         """The results of an equation, constrained."""
-        here = self.read.equations.get(way, EquationViews((), ()))
-        names = [self.read.names.get(view.vertex, "") for view in here.results]
+        of_operands, of_results = self.read.equations.get(way, ((), ()))
+        names = [self.read.names.get(view.vertex, "") for view in of_results]
         known = next((name for name in names if name in self.specs), "")
         wanted = self.operands.get(known, {})
         params = eqn.primitive.get_bind_params(eqn.params)
-        reads = [self._seen_in(view, wanted) for view in here.operands]
-        results = [self._seen_in(view, self.specs) for view in here.results]
+        reads = [self._seen_in(view, wanted) for view in of_operands]
+        results = [self._seen_in(view, self.specs) for view in of_results]
         first = next((spec for spec in results if spec is not None), None)
         local = computed_locally(eqn, first, reads, self.mesh)
         with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
             if local is not None:
                 made = local(*values)
             else:
-                made = eqn.primitive.bind(*self._placed(values, here.operands, wanted), **params)
+                made = eqn.primitive.bind(*self._placed(values, of_operands, wanted), **params)
             made = list(made) if eqn.primitive.multiple_results else [made]
-            return self._placed(made, here.results, self.specs)
+            return self._placed(made, of_results, self.specs)
 
     def _seen_in(self, view: View, specs: Mapping[str, PartitionSpec]) -> PartitionSpec | None:
-        """Where the plan has the vertex of a view, as the view shows it."""
+        """Where the plan has the vertex of a view, as the view shows it: free where it cannot."""
         spec = specs.get(self.read.names.get(view.vertex, ""))
-        return None if spec is None or view.number is not None else _seen(view, spec)
+        if spec is None or view.number is not None:
+            return None
+        own = (*spec, *(None,) * (len(view.axes) - len(spec)))
+        return PartitionSpec(*(_of_dim(dim, own) for dim in view.dims))
 
     def _placed(
         self, values: Sequence[Any], views: Sequence[View], specs: Mapping[str, PartitionSpec]
@@ -219,13 +211,8 @@ class _Constraints:
         return found
 
 
-def _seen(view: View, spec: PartitionSpec) -> PartitionSpec:
-    """How a vertex's sharding looks from a view of it: free where that cannot be said."""
-    own = (*spec, *(None,) * (len(view.axes) - len(spec)))
-    return PartitionSpec(*(_of_dim(dim, own) for dim in view.dims))
-
-
 def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
+    """How a dimension of a view is cut whose vertex has its axes cut so."""
     if any(factor.axis is None for factor in dim):
         return PartitionSpec.UNCONSTRAINED
     if not dim:
@@ -238,20 +225,13 @@ def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
 Axes = tuple[str, ...]
 Cuts = tuple[Axes, ...]
 """The axes of the mesh that cut each dimension of an array."""
-Places = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """How devices compute an equation: the axes of each operand's dimensions, and what is done."""
+class _Scattered(NamedTuple):
+    """Axes over which partial results are reduced, and the dimension along which they scatter."""
 
-    operands: Sequence[Cuts]
-    result: Cuts
-    params: Mapping[str, Any]
-    summed: Axes = ()
-    """The axes over which partial results are reduced."""
-    place: int = 0
-    """The dimension along which they are scattered then."""
+    axes: Axes
+    place: int
 
 
 def computed_locally(
@@ -266,101 +246,77 @@ def computed_locally(
     """
     if spec is None or PartitionSpec.UNCONSTRAINED in spec:
         return None
-    result = _cuts(spec, eqn.outvars[0].aval)
-    found = _local(eqn, result, wanted)
-    if found is None or not _divides(mesh, found.result, eqn.outvars[0].aval):
-        return None
-    for own, var in zip(found.operands, eqn.invars, strict=True):
-        if not _divides(mesh, own, var.aval):
-            return None
-
-    def run(*arrays: Any) -> Any:
-        made = eqn.primitive.bind(*arrays, **found.params)
-        if found.summed:
-            made = cast("Any", jax.lax).psum_scatter(
-                made, found.summed, scatter_dimension=found.place, tiled=True
-            )
-        return made
-
-    several = eqn.primitive.multiple_results
-    own = PartitionSpec(*found.result)
-    return jax.shard_map(
-        run,
-        mesh=mesh,
-        in_specs=tuple(PartitionSpec(*own) for own in found.operands),
-        out_specs=[own] * len(eqn.outvars) if several else own,
-        check_vma=False,
-    )
-
-
-def _local(eqn: Any, result: Cuts, wanted: Sequence[PartitionSpec | None]) -> _Local | None:
     params = dict(eqn.primitive.get_bind_params(eqn.params))
+    result = _cuts(spec, eqn.outvars[0])
+    scattered: _Scattered | None = None
     match eqn.primitive.name:
         case "sort" | "top_k":
             own = [*result]
             own[params.get("dimension", params.get("axis", -1))] = ()  # each device cuts it then
-            found = _Local([tuple(own)] * len(eqn.invars), tuple(own), params)
-            return found if any(own) else None
+            result = tuple(own)
+            operands = [result] * len(eqn.invars)
+            if not any(result):
+                return None
         case "dot_general" | "reduce_sum" if all(each is not None for each in wanted):
             pairs = zip(wanted, eqn.invars, strict=True)
-            operands = [_cuts(own or (), var.aval) for own, var in pairs]
-            if len(operands) == 1:
-                return _sum(params, operands[0], result)
-            return _product(params, operands, result)
+            operands = [_cuts(own or (), var) for own, var in pairs]
+            scattered = _scattered(params, operands, result)
+            if scattered is None:
+                return None
         case _:
             return None
+    for cuts, var in zip((result, *operands), (eqn.outvars[0], *eqn.invars), strict=True):
+        parts = (prod(mesh.shape[axis] for axis in own) for own in cuts)
+        if any(size % count for size, count in zip(var.aval.shape, parts, strict=True)):
+            return None
+
+    def run(*arrays: Any) -> Any:
+        made = eqn.primitive.bind(*arrays, **params)
+        if scattered is None:
+            return made
+        scatter: Any = cast("Any", jax.lax).psum_scatter
+        return scatter(made, scattered.axes, scatter_dimension=scattered.place, tiled=True)
+
+    out = PartitionSpec(*result)
+    return jax.shard_map(
+        run,
+        mesh=mesh,
+        in_specs=tuple(PartitionSpec(*own) for own in operands),
+        out_specs=[out] * len(eqn.outvars) if eqn.primitive.multiple_results else out,
+        check_vma=False,
+    )
 
 
-def _cuts(spec: Iterable[Any], aval: Any) -> Cuts:
+def _cuts(spec: Iterable[Any], var: Any) -> Cuts:
     """The axes that cut each dimension; those that the plan leaves free are not cut."""
-    free = PartitionSpec.UNCONSTRAINED
-    cuts: list[Axes] = [() if each is free else _axes(each) for each in spec]
-    return tuple(cuts + [()] * (len(aval.shape) - len(cuts)))
-
-
-def _divides(mesh: Mesh, cuts: Cuts, aval: Any) -> bool:
-    parts = (prod(mesh.shape[axis] for axis in own) for own in cuts)
-    return all(size % count == 0 for size, count in zip(aval.shape, parts, strict=True))
-
-
-def _axes(given: str | Axes | None) -> Axes:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _product(params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts) -> _Local | None:
-    """A product whose partial sums, along one cut dimension, are scattered over another."""
-    numbers: tuple[tuple[Places, Places], tuple[Places, Places]] = params["dimension_numbers"]
-    (left, right), (left_batch, right_batch) = numbers
-    lhs, rhs = operands
-    if [lhs[a] for a in (*left, *left_batch)] != [rhs[b] for b in (*right, *right_batch)]:
-        return None
-    made = [lhs[a] for a in left_batch]
-    made += [own for a, own in enumerate(lhs) if a not in (*left, *left_batch)]
-    made += [own for b, own in enumerate(rhs) if b not in (*right, *right_batch)]
-    return _scattered(params, operands, [lhs[a] for a in left], made, result)
-
-
-def _sum(params: Mapping[str, Any], operand: Cuts, result: Cuts) -> _Local | None:
-    """The same for the sum of one array."""
-    axes: Places = params["axes"]
-    made = [own for d, own in enumerate(operand) if d not in axes]
-    return _scattered(params, [operand], [operand[d] for d in axes], made, result)
+    cuts: list[Axes] = []
+    for each in spec:
+        is_cut = each is not None and each is not PartitionSpec.UNCONSTRAINED
+        cuts.append((each,) if isinstance(each, str) else tuple(each) if is_cut else ())
+    return tuple(cuts + [()] * (len(var.aval.shape) - len(cuts)))
 
 
 def _scattered(
-    params: Mapping[str, Any],
-    operands: Sequence[Cuts],
-    gone: Sequence[Axes],
-    made: Sequence[Axes],
-    result: Cuts,
-) -> _Local | None:
-    """Partial results that lie as `made`, of sums over what is cut as `gone`, brought home."""
-    summed = [own for own in gone if own]
+    params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts
+) -> _Scattered | None:
+    """How partial sums along one cut dimension are scattered over another, if it is that simple."""
+    if len(operands) == 1:
+        symbols = [tuple(range(len(operands[0])))]
+        output = [k for k in symbols[0] if k not in params["axes"]]
+    else:
+        *symbols, output = product_symbols(params["dimension_numbers"], *map(len, operands))
+    cut_by: dict[int, Axes] = {}
+    for own, cuts in zip(symbols, operands, strict=True):
+        for symbol, axes in zip(own, cuts, strict=True):
+            if cut_by.setdefault(symbol, axes) != axes:
+                return None
+    summed = [axes for symbol, axes in cut_by.items() if symbol not in output and axes]
+    made = [cut_by[symbol] for symbol in output]
     places = [d for d, (own, end) in enumerate(zip(made, result, strict=True)) if own != end]
     if len(summed) != 1 or len(places) != 1:
         return None
     used = [axis for own in (*made, *summed) for axis in own]
-    place = places[0]
+    [place] = places
     if len({*used}) != len(used) or result[place] != made[place] + summed[0]:
         return None
-    return _Local(operands, result, params, summed[0], place)
+    return _Scattered(summed[0], place)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.views import View
+from eindecomp.frontends.record import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,16 +37,12 @@ CONTROL = frozenset({"scan", "while", "cond"})
 
 _CALLS = {
     "jit": "jaxpr",
-    "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
     "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "remat": "jaxpr",
 }
+"""Primitives that call a jaxpr with their own operands, and the parameter that it is."""
 
 
 def primitive(*names: str, elementwise: bool = False) -> Callable[[Rule], Rule]:
@@ -100,5 +96,4 @@ class Equation:
 
 def inner_jaxpr(eqn: Any) -> Any:
     """The jaxpr that an equation calls with its own operands, or None."""
-    place = _CALLS.get(eqn.primitive.name)
-    return None if place is None else eqn.params[place]
+    return eqn.params.get(_CALLS.get(eqn.primitive.name, ""))

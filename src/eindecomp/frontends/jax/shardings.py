@@ -16,8 +16,7 @@ from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction
-from eindecomp.frontends.placements import partition_spec
-from eindecomp.frontends.plan_cuts import layouts_of, vertex_cuts, widened
+from eindecomp.frontends.placements import partition_spec, said
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
@@ -56,17 +55,12 @@ class JaxPlan:
         names = (each.name for each in self.plan.graph.outputs)
         return {name: self.shardings[name] for name in names if name in self.shardings}
 
-    @property
-    def out_shardings(self) -> dict[str, NamedSharding]:
-        """The `out_sharding` of each vertex that is computed."""
-        return {name: self.shardings[name] for name in self.plan.decisions}
-
     def out_sharding(self, vertex: str) -> NamedSharding:
         """Where the result of a vertex is left, as contractions in explicit mode must be told."""
-        known = self.out_shardings
-        if vertex not in known:
-            raise PlanError(f"the plan computes no vertex {vertex!r}{suggest(vertex, known)}")
-        return known[vertex]
+        if vertex not in self.plan.decisions:
+            known = suggest(vertex, self.plan.decisions)
+            raise PlanError(f"the plan computes no vertex {vertex!r}{known}")
+        return self.shardings[vertex]
 
     def jit(self, fn: Callable[..., Any]) -> PlannedFunction:
         """The function that the plan's graph was imported from, run as the plan says.
@@ -74,13 +68,17 @@ class JaxPlan:
         Its arguments and results lie where the plan has them, and so does whatever the plan has a
         name for in between. Where XLA moves more than the plan, the first call warns.
         """
+        specs = {name: own.spec for name, own in self.shardings.items()}
         operands = {
-            name: dict(zip(self.plan.graph[name].inputs, wanted, strict=True))
+            name: {
+                source: own.spec
+                for source, own in zip(self.plan.graph[name].inputs, wanted, strict=True)
+                if own is not None
+            }
             for name, wanted in self.operands.items()
         }
-        return PlannedFunction(
-            fn, self.shardings, operands, self.mesh, program_of(self.plan).bytes_by_vertex
-        )
+        planned = program_of(self.plan).bytes_by_vertex
+        return PlannedFunction(fn, specs, operands, self.mesh, planned)
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""
@@ -92,23 +90,12 @@ class JaxPlan:
 def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
     """The shardings of a plan over a mesh, which is made of the first devices if none is given."""
     own = mesh_of_devices(plan.mesh) if mesh is None else _checked(plan, mesh)
-    graph = plan.graph
 
     def sharding(name: str, cut: Cut) -> NamedSharding:
-        spec = partition_spec(plan.mesh, cut, graph[name].shape, name)
+        spec = partition_spec(plan.mesh, cut, plan.graph[name].shape, name)
         return NamedSharding(own, PartitionSpec(*spec))
 
-    layouts = {
-        name: tuple(sharding(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
-    }
-    operands = {
-        name: tuple(
-            None if cut is None else sharding(source, widened(cut, graph[source].shape))
-            for source, cut in zip(graph[name].inputs, cuts.reads, strict=True)
-        )
-        for name, cuts in vertex_cuts(plan).items()
-    }
-    return JaxPlan(plan, own, layouts, operands)
+    return JaxPlan(plan, own, *said(plan, sharding))
 
 
 def _checked(plan: Plan, mesh: Mesh) -> Mesh:

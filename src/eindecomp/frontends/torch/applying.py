@@ -8,38 +8,64 @@ Where an operator has no rule, its operands are gathered, and that is noted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
+from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, RunError
 from eindecomp.frontends.input_names import input_name
+from eindecomp.frontends.record import View
+from eindecomp.frontends.torch.exporting import named_tensors
 from eindecomp.frontends.torch.importing import import_module
-from eindecomp.frontends.torch.interpreter import IGNORED, INLINED
-from eindecomp.frontends.torch.placing import Given, moved, torch_placements
-from eindecomp.frontends.torch.run_operator import run_operator
-from eindecomp.frontends.torch.weights import first_names, named_tensors
-from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
-from eindecomp.frontends.views import View
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.frontends.torch.interpreter import IGNORED, inlined
+from eindecomp.frontends.torch.wishes import Placements, Wanted, Wish, wishes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor.placement_types import Placement
 
-    from eindecomp.frontends.placements import PlacedPlan
     from eindecomp.frontends.torch.importing import Imported
-    from eindecomp.frontends.torch.placing import Placements
-    from eindecomp.graph.graph import Graph
+    from eindecomp.planner.plan import Plan
+
+    Layouts = Mapping[str, tuple[Placements, ...]]
+    Operands = Mapping[str, tuple[Placements | None, ...]]
 
 Listener = Callable[[Wish | None, fx.Node, str], None]
 """Is told after each operator: its wish, its node, and why it was run otherwise, if it was."""
+
+
+@dataclass
+class Given:
+    """An input or weight in each layout that it is read in; for a free one, that moves nothing."""
+
+    value: torch.Tensor
+    mesh: DeviceMesh
+    home: Placements
+    is_free: bool
+    held: dict[Placements, DTensor] = field(default_factory=dict["Placements", DTensor])
+
+    def at(self, wanted: Placements | None) -> DTensor:
+        """The tensor where it is wanted; every device has all of it to take its part from."""
+        places = self.home if wanted is None or not self.is_free else wanted
+        if places not in self.held:
+            taken = distribute_tensor(self.value, self.mesh, places, src_data_rank=None)
+            self.held[places] = taken
+        found = self.held[places]
+        return found if wanted is None else _moved(found, wanted)
+
+
+def _moved(tensor: DTensor, places: Placements) -> DTensor:
+    return tensor if tensor.placements == places else tensor.redistribute(placements=places)
 
 
 class Applied:
@@ -52,20 +78,23 @@ class Applied:
 
     def __init__(
         self,
-        placed: PlacedPlan,
+        plan: Plan,
         mesh: DeviceMesh,
+        layouts: Layouts,
+        operands: Operands,
         imported: Imported,
         weights: Mapping[str, torch.Tensor],
         device: torch.device,
     ) -> None:
-        self.placed, self.mesh, self.imported, self.device = placed, mesh, imported, device
+        self.plan, self.mesh, self.layouts, self.imported = plan, mesh, layouts, imported
+        self.device = device
         self.listener: Listener | None = None
-        self._wishes = wishes_of(imported, placed)
-        self._placements = cache(partial(torch_placements, mesh=mesh))
         for node in imported.made:  # some name a device, which may be another than this one
             node.args, node.kwargs = _pytree.tree_map_only(
                 torch.device, lambda _: device, (node.args, node.kwargs)
             )
+        homes = {name: own[0] for name, own in layouts.items()}
+        self._wishes = wishes_of(imported, plan.graph, homes, operands)
         self._copies: dict[tuple[int, Placements], tuple[DTensor, DTensor]] = {}
         """Tensors with their copies in a second layout, by the tensor's identity and the layout."""
         self._is_trainable = any(value.requires_grad for value in weights.values())
@@ -75,18 +104,17 @@ class Applied:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module."""
-        inputs = self._inputs(args, kwargs)
+        program = self.imported.program
+        values = self._inputs(args, kwargs)
         self._copies.clear()
         with torch.no_grad(), implicit_replication():
-            found = self._run(
-                self.imported.program.graph, inputs, self.imported.program.graph_module
-            )
+            found = self._run(program.graph, values, program.graph_module)
             found = [self._ended(value) for value in found]
         self._copies.clear()
         if torch.is_grad_enabled():
             given = _pytree.tree_leaves((args, kwargs))
             found = [self._without_gradient(each, given) for each in found]
-        spec = self.imported.program.module_call_graph[0].signature
+        spec = program.module_call_graph[0].signature
         return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
 
     def _without_gradient(self, value: Any, flat: Sequence[Any]) -> Any:
@@ -99,17 +127,16 @@ class Applied:
         return cast("Any", _NoGradient.apply)(value, torch.zeros((), requires_grad=True))
 
     def _given(self, name: str, value: torch.Tensor) -> Given:
-        layouts = self.placed.layouts.get(name)
-        home = (Replicate(),) * self.mesh.ndim if layouts is None else self._placements(layouts[0])
-        return Given(value, self.mesh, home, name not in self.placed.plan.given)
+        homes = self.layouts.get(name, ((Replicate(),) * self.mesh.ndim,))
+        return Given(value, self.mesh, homes[0], name not in self.plan.given)
 
     def _settle(self, name: str, given: Given) -> None:
         """Take a weight's shards in all layouts that it is read in, and let go of the rest."""
         wishes = self._wishes.values() if given.is_free else ()  # others are moved at every run
         for wish in wishes:
             for source, wanted in wish.operands.items():
-                if source.op == "placeholder" and wanted.view.vertex == name:
-                    given.at(self._of_array(wanted))
+                if source.op == "placeholder" and wanted.vertex == name:
+                    given.at(wanted.of_array)
         given.at(None)
         given.value = given.held[given.home].to_local()
 
@@ -120,31 +147,27 @@ class Applied:
         expected = program.call_spec.in_spec
         if expected is not None and spec != expected:
             raise InputError("the arguments are not those of the example that was imported")
-        values = iter(flat)
+        arguments = iter(flat)
         found: dict[fx.Node, Any] = {}
         placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
         kinds = torch.export.graph_signature.InputKind
         for spec_of in program.graph_signature.input_specs:
             node = placeholders[spec_of.arg.name]
             view = self.imported.views[node]
-            own = next(values) if spec_of.kind is kinds.USER_INPUT else None
+            own = next(arguments) if spec_of.kind is kinds.USER_INPUT else None
             if isinstance(view, View) and view.vertex in self._weights:
                 found[node] = self._weights[view.vertex]
-            elif isinstance(own, torch.Tensor):
-                found[node] = self._checked(node, own)
+            elif isinstance(own, torch.Tensor) and tuple(own.shape) != view.shape:
+                raise InputError(
+                    f"{node.name} has shape {tuple(own.shape)}; the plan is for {view.shape}"
+                )
+            elif isinstance(own, torch.Tensor) and not isinstance(own, DTensor):
+                found[node] = self._given(view.vertex, own)
             elif spec_of.kind is kinds.USER_INPUT:
                 found[node] = own
             else:
                 found[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
         return found
-
-    def _checked(self, node: fx.Node, value: torch.Tensor) -> Given | DTensor:
-        view: View = self.imported.views[node]
-        if tuple(value.shape) != view.shape:
-            raise InputError(
-                f"{node.name} has shape {tuple(value.shape)}; the plan is for {view.shape}"
-            )
-        return value if isinstance(value, DTensor) else self._given(view.vertex, value)
 
     def _run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
         values = dict(inputs)
@@ -161,20 +184,15 @@ class Applied:
         raise RunError("the exported graph has no output")
 
     def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-        name = str(node.target)
-        if name.rpartition(".")[0] in IGNORED:
+        if str(node.target).rpartition(".")[0] in IGNORED:
             return None
-        if name in INLINED:
-            args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
-            at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
-            module: fx.GraphModule = args[at]
-            names = [each for each in module.graph.nodes if each.op == "placeholder"]
-            return self._run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
+        if (inner := inlined(node, values)) is not None:
+            return self._run(inner.module.graph, inner.inputs, inner.module)
         wish = self._wishes.get(node)
         args, kwargs = fx.map_arg(
             (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)
         )
-        found, why = run_operator(node, args, kwargs, self.mesh)
+        found, why = _run_operator(node, args, kwargs, self.mesh)
         if wish is not None and wish.results:
             found = self._at_home(found, wish)
         self._tell(wish, node, why)
@@ -186,48 +204,33 @@ class Applied:
 
     def _operand(self, node: fx.Node, source: fx.Node, value: Any, wish: Wish | None) -> Any:
         wanted = None if wish is None else wish.operands.get(source)
-        match value:
-            case Given():
-                return value.at(None if wanted is None else self._of_array(wanted))
-            case DTensor() if wanted is not None and self._is_copy(wanted):
-                self._tell(wish, node)
-                found = self._placed(value, wanted)
-                self._tell(Wish(wanted.view.vertex, {}, ()), source)
-                return found
-            case DTensor():
-                return self._placed(value, wanted)
-            case _:
-                return value
-
-    def _is_copy(self, wanted: Wanted) -> bool:
-        """Whether a tensor is wanted in a layout that the plan copies it to, for all readers."""
-        return wanted.places in self.placed.layouts.get(wanted.view.vertex, ())[1:]
+        if isinstance(value, Given):
+            return value.at(None if wanted is None else wanted.of_array)
+        if wanted is None or wanted.of_vertex not in self.layouts.get(wanted.vertex, ())[1:]:
+            return self._placed(value, wanted)
+        # The plan copies it to this layout for all readers: that is the tensor's, not this one's.
+        self._tell(wish, node)
+        found = self._placed(value, wanted)
+        self._tell(Wish(wanted.vertex, {}, ()), source)
+        return found
 
     def _at_home(self, found: Any, wish: Wish) -> Any:
         """The results of an operator where the plan leaves them."""
         if isinstance(found, tuple | list):
-            several = cast("Sequence[Any]", found)
-            pairs = zip(several, wish.results, strict=True)
+            pairs = zip(cast("Sequence[Any]", found), wish.results, strict=True)
             return [self._placed(each, wanted) for each, wanted in pairs]
         return self._placed(found, wish.results[0])
 
     def _placed(self, value: Any, wanted: Wanted | None) -> Any:
         """A value where it is wanted; as it is where the plan says nothing."""
-        if wanted is None:
+        if wanted is None or wanted.of_array is None or not isinstance(value, DTensor):
             return value
-        places = self._of_array(wanted)
-        if places is None or not isinstance(value, DTensor):
-            return value
-        if len(self.placed.layouts.get(wanted.view.vertex, ())) < 2:
-            return moved(value, places)
-        key = id(value), places
+        if len(self.layouts.get(wanted.vertex, ())) < 2:
+            return _moved(value, wanted.of_array)
+        key = id(value), wanted.of_array
         if key not in self._copies:  # the tensor is kept too, so that its identity stays its own
-            self._copies[key] = value, moved(value, places)
+            self._copies[key] = value, _moved(value, wanted.of_array)
         return self._copies[key][1]
-
-    def _of_array(self, wanted: Wanted) -> Placements | None:
-        """Where an array is wanted, if that can be said."""
-        return None if wanted.of_array is None else self._placements(wanted.of_array)
 
     def _ended(self, value: Any) -> Any:
         """What the module returns, with nothing pending."""
@@ -259,50 +262,120 @@ class _NoGradient(torch.autograd.Function):
 
 
 def apply(
-    placed: PlacedPlan,
+    plan: Plan,
     mesh: DeviceMesh,
+    layouts: Layouts,
+    operands: Operands,
     module: nn.Module,
-    example_inputs: object = None,
-    example_kwargs: Mapping[str, Any] | None = None,
-    *,
-    device: str | None = None,
+    example_inputs: object,
+    example_kwargs: Mapping[str, Any] | None,
+    device: str | None,
 ) -> Applied:
     """The module distributed as a plan of its graph says; on another device if that is given.
 
-    The example is the one that the graph was imported with; without it, one is made of the graph's
-    inputs, which are given by the names of the module's arguments.
+    The example is the one that the graph was imported with.
     """
-    imported = _imported(placed.plan.graph, module, example_inputs, example_kwargs)
-    first = dict.fromkeys(input_name(name) for name in first_names(module).values())
-    tensors = {input_name(name): tensor for name, tensor in named_tensors(module)}
-    inputs = {vertex.name for vertex in imported.graph.inputs}
-    weights = {name: tensors[name] for name in first if name in inputs}
+    imported = import_module(module, example_inputs, example_kwargs)
+    known = {vertex.name: (vertex.shape, vertex.dtype) for vertex in imported.graph.inputs}
+    for vertex in plan.graph.inputs:
+        if known.get(vertex.name) != (vertex.shape, vertex.dtype):
+            raise InputError(
+                f"the plan is of another module: {vertex.name} of shape {vertex.shape} is an input "
+                "of its graph, but not of this module for these arguments"
+            )
+    tensors = {input_name(name): own for name, own in named_tensors(module, each_once=True)}
+    weights = {name: tensor for name, tensor in tensors.items() if name in known}
     if device is not None:
         weights = {name: tensor.detach().to(device) for name, tensor in weights.items()}
     if device != "meta" and (
         bare := [name for name, tensor in weights.items() if tensor.device.type == "meta"]
     ):
         raise InputError(f"{bare[0]!r} has no values: it is on the meta device")
-    return Applied(placed, mesh, imported, weights, torch.device(device or mesh.device_type))
+    to = torch.device(device or mesh.device_type)
+    return Applied(plan, mesh, layouts, operands, imported, weights, to)
 
 
-def _imported(
-    graph: Graph, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
-) -> Imported:
-    """The module imported again; it must be the one whose graph was planned."""
-    if example is None and kwargs is None:
-        weights = {input_name(name) for name, _ in named_tensors(module)}
-        kwargs = {
-            vertex.name: torch.empty(vertex.shape, dtype=torch_type(vertex.dtype), device="meta")
-            for vertex in graph.inputs
-            if vertex.name not in weights
-        }
-    imported = import_module(module, () if example is None else example, kwargs)
-    known = {vertex.name: (vertex.shape, vertex.dtype) for vertex in imported.graph.inputs}
-    for vertex in graph.inputs:
-        if known.get(vertex.name) != (vertex.shape, vertex.dtype):
-            raise InputError(
-                f"the plan is of another module: {vertex.name} of shape {vertex.shape} is an input "
-                "of its graph, but not of this module for these arguments"
-            )
-    return imported
+def _run_operator(
+    node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
+) -> tuple[Any, str]:
+    """What an operator returns, and why its operands were gathered, if they were."""
+    if node.target is getitem:
+        return args[0][args[1]], ""
+    if str(node.target) == _ATTENTION and (found := _local_attention(args, kwargs)) is not None:
+        return found, ""
+    target: Any = node.target
+    try:
+        found = target(*args, **kwargs)
+        why = _misshapen(node, found)
+    except (NotImplementedError, RuntimeError) as error:
+        found, why = None, str(error).strip().splitlines()[0]
+    if not why:
+        return found, ""
+    args, kwargs = _pytree.tree_map_only(DTensor, DTensor.full_tensor, (args, kwargs))
+    whole = partial(_replicated, mesh=mesh)
+    found = _pytree.tree_map_only(torch.Tensor, whole, target(*args, **kwargs))
+    return found, f"DTensor cannot do {target}: {why}"
+
+
+def _replicated(local: torch.Tensor, mesh: DeviceMesh) -> DTensor:
+    return DTensor.from_local(local, mesh, (Replicate(),) * mesh.ndim, run_check=False)
+
+
+def _misshapen(node: fx.Node, found: Any) -> str:
+    """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
+    leaves = (_pytree.tree_leaves(each) for each in (found, node.meta.get("val")))
+    for each, meta in zip(*leaves, strict=False):
+        if isinstance(each, DTensor) and each.shape != meta.shape:
+            return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
+    return ""
+
+
+_ATTENTION = "aten.scaled_dot_product_attention.default"
+_BATCH, _HEADS, _QUERIES = 0, 1, 2
+
+
+def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor | None:
+    """Scaled dot-product attention, each device computing its own part; None for other operands.
+
+    DTensor has no rule for it on CPUs, and other rules on each kind of GPU. Sequences, heads and
+    queries are independent of each other, so a device that has some of them, with all keys and
+    values of theirs, needs no other. Where keys or values are sharded otherwise, they are gathered.
+    """
+    query, key, value, *more = args
+    names = ("attn_mask", "dropout_p", "is_causal")
+    given: dict[str, Any] = dict(zip(names, more, strict=False)) | dict(kwargs)
+    if not isinstance(query, DTensor) or query.ndim != 4 or given.get("dropout_p"):
+        return None
+    mesh, causal = query.device_mesh, bool(given.get("is_causal"))
+    own = tuple(_kept(each, causal) for each in query.placements)
+    others = tuple(Replicate() if each == Shard(_QUERIES) else each for each in own)
+    local = query.redistribute(placements=own).to_local()
+    pair: list[Any] = [_local(each, mesh, others) for each in (key, value)]
+    if given.get("attn_mask") is not None:
+        given["attn_mask"] = _local(given["attn_mask"], mesh, own)
+    found = scaled_dot_product_attention(local, *pair, **given)
+    shape = torch.Size((*query.shape[:3], value.shape[3]))
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(found, mesh, own, run_check=False, shape=shape, stride=stride)
+
+
+def _kept(place: Placement, causal: bool) -> Placement:
+    """How queries may lie: whole, or cut along what is independent.
+
+    With a causal mask that is not given, a query's place among all must be known.
+    """
+    dims = (_BATCH, _HEADS) if causal else (_BATCH, _HEADS, _QUERIES)
+    return place if type(place) is Shard and place.dim in dims else Replicate()
+
+
+def _local(tensor: Any, mesh: DeviceMesh, places: Sequence[Placement]) -> torch.Tensor:
+    """A device's part of a tensor, which is whole along dimensions that it has only one of."""
+    tensor = tensor if isinstance(tensor, DTensor) else _replicated(tensor, mesh)
+    lacking = 4 - tensor.ndim
+    wanted = tuple(
+        Shard(each.dim - lacking)
+        if isinstance(each, Shard) and each.dim >= lacking and tensor.shape[each.dim - lacking] > 1
+        else Replicate()
+        for each in places
+    )
+    return tensor.redistribute(placements=wanted).to_local()

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+from torch.distributed.tensor.placement_types import (
+    Placement,
+    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+)
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import GraphError, PlanError
 from eindecomp.frontends.input_names import check_given, qualified
-from eindecomp.frontends.placements import Pending, PlacedPlan, placed_plan
-from eindecomp.frontends.plan_cuts import coarsest, of_shape, vertex_cuts
-from eindecomp.frontends.tensor_parallel import styles_of, tp_plan
+from eindecomp.frontends.placements import as_planned, coarsest, of_shape, placed, said, vertex_cuts
+from eindecomp.frontends.record import View
+from eindecomp.frontends.tensor_parallel import NOBODY, styles_of, tp_plan
 from eindecomp.frontends.torch.applying import apply
-from eindecomp.frontends.torch.placing import torch_placements
-from eindecomp.frontends.torch.rehearse import Rehearsal
+from eindecomp.frontends.torch.exporting import (
+    exported_program,
+    module_lines,
+    named_tensors,
+    set_otherwise,
+)
+from eindecomp.frontends.torch.importing import import_module
+from eindecomp.graph.ops import ScatterAdd
+from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.cut import used_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
     from torch.distributed.tensor.parallel import ParallelStyle
-    from torch.distributed.tensor.placement_types import Placement
 
-    from eindecomp.frontends.placements import Places
-    from eindecomp.frontends.plan_cuts import Coarse
-    from eindecomp.frontends.tensor_parallel import Style
+    from eindecomp.frontends.placements import Coarse, Places
+    from eindecomp.frontends.tensor_parallel import Followed, Modules
     from eindecomp.frontends.torch.applying import Applied
-    from eindecomp.frontends.torch.placing import Placements
-    from eindecomp.layout.cut import Axes
+    from eindecomp.frontends.torch.wishes import Placements
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Axes, Cut
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
 
@@ -43,18 +55,24 @@ if TYPE_CHECKING:
 class DTensorPlan:
     """The placements of every tensor that a plan names, and what can be made of them."""
 
-    placed: PlacedPlan
-    device_mesh: DeviceMesh | None = None
+    plan: Plan
+    mesh: Mesh
+    """The plan's mesh, or one that has several of its axes as one."""
+    device_mesh: DeviceMesh | None
+    layouts: Mapping[str, tuple[Placements, ...]]
+    """Where inputs lie, or are wanted, and where results are left; then where they are copied."""
+    operands: Mapping[str, tuple[Placements | None, ...]]
+    """How each vertex wants its operands; None for one whose elements are never read."""
+    partials: Mapping[str, Placements]
+    """The partial results of vertices, before they are reduced to where the result lies.
 
-    @property
-    def plan(self) -> Plan:
-        """The plan that this is the form of."""
-        return self.placed.plan
+    Those of aggregations that DTensor does not know are not there.
+    """
 
     @property
     def mesh_dims(self) -> dict[str, int]:
         """The dimensions of the mesh that placements are for, without those of size 1."""
-        return _dims(self.placed.mesh)
+        return dict(zip(self.mesh.names, self.mesh.sizes, strict=True))
 
     @property
     def fewest_dims(self) -> dict[str, int]:
@@ -62,7 +80,8 @@ class DTensorPlan:
 
         `init_device_mesh` takes them as its shape and its names.
         """
-        return _dims(coarsest(self.plan).mesh)
+        mesh = coarsest(self.plan).mesh
+        return dict(zip(mesh.names, mesh.sizes, strict=True))
 
     def make_mesh(self, device_type: str) -> DeviceMesh:
         """Make the device mesh of `fewest_dims` from the ranks of the process group, in order."""
@@ -73,73 +92,46 @@ class DTensorPlan:
             )
         return make_mesh(self.plan, coarsest(self.plan), device_type)
 
-    @cached_property
+    @property
     def placements(self) -> dict[str, Placements]:
         """Where inputs lie, or are wanted, and where results are left."""
         return {name: found[0] for name, found in self.layouts.items()}
 
-    @cached_property
-    def layouts(self) -> dict[str, tuple[Placements, ...]]:
-        """The same with the layouts that a tensor is copied to, if any, after that."""
-        return {
-            name: tuple(self.torch_placements(each) for each in found)
-            for name, found in self.placed.layouts.items()
-        }
-
-    @cached_property
-    def operands(self) -> dict[str, tuple[Placements | None, ...]]:
-        """How each vertex wants its operands; None for one whose elements are never read."""
-        return {
-            name: tuple(None if own is None else self.torch_placements(own) for own in found)
-            for name, found in self.placed.operands.items()
-        }
-
-    @cached_property
-    def partials(self) -> dict[str, Placements]:
-        """The partial results of vertices, before they are reduced to where the result lies.
-
-        Those of aggregations that DTensor does not know are not there.
-        """
-        return {
-            name: self.torch_placements(found)
-            for name, found in self.placed.made.items()
-            if any(isinstance(own, Pending) for own in found)
-        }
-
-    @cached_property
+    @property
     def weights(self) -> dict[str, Placements]:
         """Where inputs lie by qualified name, as `distribute_tensor` takes them."""
-        return {name: self.torch_placements(found) for name, found in self.placed.weights.items()}
-
-    def torch_placements(self, places: Places) -> Placements:
-        """Placements on the device mesh, which may have dimensions of size 1 besides."""
-        return torch_placements(places, self.device_mesh)
+        return {qualified(each.name): self.layouts[each.name][0] for each in self.plan.graph.inputs}
 
     def distribute(self, tensors: Mapping[str, Tensor]) -> dict[str, DTensor]:
         """Distribute tensors, by their names in the graph or their qualified names."""
         if self.device_mesh is None:
             raise PlanError("to distribute tensors, say over which device_mesh: to_dtensor(mesh)")
         known = {qualified(each.name): each.name for each in self.plan.graph.inputs}
-        known |= {name: name for name in self.placements}
+        known |= {name: name for name in self.layouts}
         check_given(self.plan.graph, tensors, known)
         return {
-            name: distribute_tensor(tensor, self.device_mesh, self.placements[known[name]])
+            name: distribute_tensor(tensor, self.device_mesh, self.layouts[known[name]][0])
             for name, tensor in tensors.items()
         }
 
     def apply(
         self,
         module: nn.Module,
-        example_inputs: object = None,
+        example_inputs: object = (),
         example_kwargs: Mapping[str, Any] | None = None,
+        *,
+        device: str | None = None,
     ) -> Applied:
         """The module that the plan's graph was imported from, to be called over the device mesh.
 
-        The example is the one that it was imported with.
+        The example is the one that it was imported with; `device` is another than the mesh's.
         """
         if self.device_mesh is None:
             raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
-        return apply(self.placed, self.device_mesh, module, example_inputs, example_kwargs)
+        return apply(
+            self.plan, self.device_mesh, self.layouts, self.operands, module, example_inputs,
+            example_kwargs, device,
+        )  # fmt: skip
 
     def tp_plan(
         self,
@@ -167,7 +159,16 @@ class DTensorPlan:
         nobody needs whole before the rowwise one after it. The module is for what `tp_plan` says.
         """
         rehearsal = self._rehearsal(module, example_inputs, example_kwargs)
-        return module_plan(styles_of(self.plan, rehearsal))
+        kinds, ends = styles_of(self.plan, rehearsal)
+        found: dict[str, ParallelStyle] = {}
+        for layer, kind in kinds.items():
+            taken = Shard(-1) if layer in ends.reading else Replicate()
+            given = Shard(-1) if layer in ends.leaving else Replicate()
+            if kind == "colwise":
+                found[layer] = ColwiseParallel(input_layouts=taken, output_layouts=given)
+            elif kind == "rowwise":
+                found[layer] = RowwiseParallel(input_layouts=taken, output_layouts=given)
+        return found
 
     def _rehearsal(
         self, module: nn.Module | None, example: object, kwargs: Mapping[str, Any] | None
@@ -178,15 +179,58 @@ class DTensorPlan:
 def to_dtensor(plan: Plan, device_mesh: DeviceMesh | None = None) -> DTensorPlan:
     """The placements of a plan, on a device mesh of its shape if one is given.
 
-    Dimensions of size 1 may be added, and axes that the plan never keeps apart may be one.
+    Dimensions of size 1 may be added, and axes that the plan never keeps apart may be one. A plan
+    that DTensor cannot express is refused with the reason.
     """
-    if device_mesh is None:
-        return DTensorPlan(placed_plan(plan))
-    return DTensorPlan(placed_plan(plan, of_shape(plan, device_mesh.shape)), device_mesh)
+    on = as_planned(plan) if device_mesh is None else of_shape(plan, device_mesh.shape)
+
+    def say(name: str, cut: Cut) -> Placements:
+        places = placed(on.mesh, on.cut(cut), plan.graph[name].shape, name)
+        return torch_placements(places, device_mesh)
+
+    layouts, operands = said(plan, say)
+    partials: dict[str, Placements] = {}
+    for name, own in vertex_cuts(plan).items():
+        vertex = plan.graph[name]
+        if own.summed and (reduce_op := _reduce_op(vertex)) is not None:
+            places = placed(on.mesh, on.cut(own.made), vertex.shape, name)
+            partials[name] = torch_placements(places, device_mesh, on.axes(own.summed), reduce_op)
+    return DTensorPlan(plan, on.mesh, device_mesh, layouts, operands, partials)
 
 
-def _dims(mesh: Mesh) -> dict[str, int]:
-    return dict(zip(mesh.names, mesh.sizes, strict=True))
+def _reduce_op(vertex: Vertex) -> str | None:
+    """DTensor's word for the aggregation of a vertex, None where it has none."""
+    match vertex.op:
+        case EinSum(agg=agg) if agg is not None and agg.finish is None and agg.width == 1:
+            known = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
+            return known.get(agg.name)
+        case ScatterAdd():
+            return "sum"
+        case _:
+            return None
+
+
+def torch_placements(
+    places: Places, mesh: DeviceMesh | None = None, pending: Axes = (), reduce_op: str = "sum"
+) -> Placements:
+    """Placements on a device mesh, which may have dimensions of size 1 besides.
+
+    Along the axes in `pending`, devices have partial results that wait to be reduced.
+    """
+    found: list[Placement] = []
+    for axis, own in enumerate(places):
+        if axis in pending:
+            found.append(Partial(reduce_op))
+        elif own is None:
+            found.append(Replicate())
+        elif own.split_factor == 1:
+            found.append(Shard(own.dim))
+        else:
+            found.append(_StridedShard(own.dim, split_factor=own.split_factor))
+    if mesh is None:
+        return tuple(found)
+    rest = iter(found)
+    return tuple(Replicate() if size == 1 else next(rest) for size in mesh.shape)
 
 
 def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:
@@ -198,36 +242,84 @@ def make_mesh(plan: Plan, on: Coarse, device_type: str) -> DeviceMesh:
     names = on.mesh.names or ("axis0",)
     ranks = torch.arange(plan.devices).reshape(on.mesh.sizes or (1,))
     mesh = DeviceMesh(device_type, ranks, mesh_dim_names=names)
-    for axes in _summed_everywhere(plan, on):
-        inner = mesh[tuple(names[axis] for axis in axes)]
-        inner._flatten("_".join(names[axis] for axis in axes))  # pyright: ignore[reportPrivateUsage] - nothing else does
+    flattened: set[Axes] = set()
+    for own in vertex_cuts(plan).values():
+        kept = used_axes(on.cut(own.home))
+        axes = tuple(sorted(axis for axis in on.axes(own.summed) if not kept >> axis & 1))
+        if len(axes) > 1 and axes not in flattened:
+            flattened.add(axes)
+            inner = mesh[tuple(names[axis] for axis in axes)]
+            inner._flatten("_".join(names[axis] for axis in axes))  # pyright: ignore[reportPrivateUsage] - nothing else does
     return mesh
 
 
-def _summed_everywhere(plan: Plan, on: Coarse) -> list[Axes]:
-    """Sets of several axes along which partial results are reduced and then replicated."""
-    found: dict[Axes, None] = {}
-    for own in map(on.vertex, vertex_cuts(plan).values()):
-        kept = used_axes(own.home)
-        axes = tuple(sorted(axis for axis in own.summed if not kept >> axis & 1))
-        if len(axes) > 1:
-            found[axes] = None
-    return list(found)
+# A module exported with the weights of one rank, to see whether its code can work on parts: code
+# that counts heads or features itself, as `view(b, -1, heads, d)` does, fails on a part of them or
+# takes it for something else. Then an operator has another result than the plan's graph says.
+
+_LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
+"""It tells of operators that fail on tensors without elements."""
 
 
-def module_plan(styles: Mapping[str, Style]) -> dict[str, ParallelStyle]:
-    """The style of each module that is cut, with the layouts of its input and its result."""
-    return {
-        layer: _parallel_style(style)
-        for layer, style in styles.items()
-        if style.kind != "replicate"
-    }
+class Rehearsal:
+    """Tells which layers must gather their results so that the module's code can run."""
+
+    def __init__(
+        self, plan: Plan, module: nn.Module, example: object, kwargs: Mapping[str, Any] | None
+    ) -> None:
+        self.devices = plan.devices
+        self.module = _without_values(module)
+        self.imported = import_module(self.module, example, kwargs)
+
+    def __call__(self, found: Followed) -> Modules:
+        """The layers whose results some code needs whole, of the first such code."""
+        local = _without_values(self.module)
+        for layers, dim in ((found.leaving, 0), (found.reading, 1)):
+            for name in layers:
+                self._cut(local.get_submodule(name), dim)
+        args, kwargs = self.imported.arguments
+        try:
+            with set_otherwise([(_LOGGER, "disabled", True)]):
+                program = exported_program(local, args, kwargs)
+        except GraphError as error:
+            return self._inside(local, error, found)
+        pairs = zip(self.imported.program.graph.nodes, program.graph.nodes, strict=False)
+        for whole, part in pairs:
+            view: Any = self.imported.views.get(whole)
+            cut = found.parts.get(view.vertex) if isinstance(view, View) else None
+            if cut is not None and whole.op == "call_function":
+                has = (any(factor.axis == cut.dim for factor in dim) for dim in view.dims)
+                shape = [
+                    n // self.devices if own else n for n, own in zip(view.shape, has, strict=True)
+                ]
+                if part.target != whole.target or [*part.meta["val"].shape] != shape:
+                    return cut.by
+        return NOBODY
+
+    def _cut(self, layer: nn.Module, dim: int) -> None:
+        """Leave a layer the first rank's part of its parameters; of a rowwise bias, all."""
+        for name, whole in [*layer.named_parameters(recurse=False)]:
+            if dim < whole.dim():
+                shape = [*whole.shape]
+                shape[dim] //= self.devices
+                layer.register_parameter(name, nn.Parameter(whole.new_empty(shape)))
+
+    def _inside(self, local: nn.Module, error: GraphError, found: Followed) -> Modules:
+        """The layers that leave parts inside the module that failed, or a module around it."""
+        paths = [path for path, _, _ in module_lines(local, error.__cause__ or error) if path]
+        name = paths[-1] if paths else ""
+        while name:
+            inside = frozenset(each for each in found.leaving if each.startswith(f"{name}."))
+            if inside:
+                return inside
+            name = name.rpartition(".")[0]
+        raise PlanError(f"the module cannot run on parts of its layers: {error}") from error
 
 
-def _parallel_style(style: Style) -> ParallelStyle:
-    kind = RowwiseParallel if style.kind == "rowwise" else ColwiseParallel
-    return kind(input_layouts=_layout(style.takes_whole), output_layouts=_layout(style.gives_whole))
-
-
-def _layout(whole: bool) -> Placement:
-    return Replicate() if whole else Shard(-1)
+def _without_values(module: nn.Module) -> nn.Module:
+    """A copy of a module on the meta device, where weights that are shared stay so."""
+    memo: dict[int, Any] = {}
+    for _, tensor in named_tensors(module):
+        empty = torch.empty_like(tensor, device="meta")
+        memo[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+    return deepcopy(module, memo)

@@ -19,7 +19,6 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.torch.weights import named_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -57,6 +56,14 @@ def _drop_unread(program: ExportedProgram) -> None:
                     part.graph.erase_node(node)
 
 
+def named_tensors(
+    module: nn.Module, *, each_once: bool = False
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """All parameters and buffers under all their names, or each under its first."""
+    yield from module.named_parameters(remove_duplicate=each_once)
+    yield from module.named_buffers(remove_duplicate=each_once)
+
+
 @contextmanager
 def set_otherwise(settings: Iterable[tuple[Any, str, Any]]) -> Generator[None]:
     """Give attributes of objects other values for a while."""
@@ -77,7 +84,8 @@ def _settings(module: nn.Module) -> Iterator[tuple[Any, str, Any]]:
     weights up row by row, rather than sort rows into groups whose sizes depend on data.
     `nn.Transformer` takes a mask as it is, rather than compare it with a causal one.
     """
-    configs = {id(config): config for part in module.modules() if (config := _config(part))}
+    parts: list[Any] = [*module.modules()]
+    configs = {id(part.config): part.config for part in parts if getattr(part, "config", None)}
     for config in configs.values():
         if getattr(config, "use_cache", False) is True:
             yield config, "use_cache", False
@@ -85,10 +93,6 @@ def _settings(module: nn.Module) -> Iterator[tuple[Any, str, Any]]:
             yield config, "_experts_implementation_internal", "batched_mm"
     yield transformer, "_detect_is_causal_mask", _is_called_causal
     yield logging.getLogger("torch.fx.experimental.symbolic_shapes"), "disabled", True
-
-
-def _config(part: nn.Module) -> Any:
-    return getattr(part, "config", None)
 
 
 def _is_called_causal(_mask: object, is_causal: bool | None = None, _size: object = None) -> bool:
@@ -111,16 +115,11 @@ def _refusal(module: nn.Module, error: Exception) -> GraphError:
         why = "what it does depends on the values of a tensor"
     elif "Cache" in why:
         why = "it returns a cache, which is no tensor; pass use_cache=False"
-    return GraphError(f"torch.export cannot export the module: {why}{_place(module, error)}")
-
-
-def _place(module: nn.Module, error: Exception) -> str:
-    """The innermost line of a module, not of torch, that an error was raised from."""
-    lines = [each for each in module_lines(module, error) if not is_of_torch(each[1])]
-    if not lines:
-        return ""
-    path, file, line = lines[-1]
-    return f"{f' in module {path}' if path else ''} (at {file}:{line})"
+    own = [each for each in module_lines(module, error) if not is_of_torch(each[1])]
+    if own:  # the innermost line of a module, not of torch, that the error was raised from
+        path, file, line = own[-1]
+        why += f"{f' in module {path}' if path else ''} (at {file}:{line})"
+    return GraphError(f"torch.export cannot export the module: {why}")
 
 
 def module_lines(module: nn.Module, error: BaseException) -> list[tuple[str, str, int]]:

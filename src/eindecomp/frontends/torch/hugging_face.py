@@ -36,7 +36,11 @@ def _model(folder: Path, dtype: str | None) -> Any:
     if not file.is_file():
         raise InputError(f"{folder} has no config.json")
     with _telling_of(file):
-        _check_runs_nothing(file)
+        # Kernels of a hub, `owner/repository` in place of `sdpa`, would be fetched and run.
+        found = _implementations(orjson.loads(file.read_bytes()))
+        if named := next((each for each in found if "/" in each), None):
+            why = "as an implementation, which would be fetched and run"
+            raise InputError(f"it names {named!r} {why}")
         read = transformers.AutoConfig.from_pretrained
         config = read(folder, trust_remote_code=False, local_files_only=True)
         kind = _architecture(config)
@@ -56,17 +60,8 @@ def _telling_of(file: Path) -> Generator[None]:
         raise InputError(f"{file}: {text or type(error).__name__}") from error
 
 
-def _check_runs_nothing(file: Path) -> None:
-    """Refuse a configuration that names kernels of a hub, which transformers would fetch and run.
-
-    They are named as `owner/repository`, in place of `sdpa` or `eager`.
-    """
-    found = _implementations(orjson.loads(file.read_bytes()))
-    if named := next((each for each in found if "/" in each), None):
-        raise InputError(f"it names {named!r} as an implementation, which would be fetched and run")
-
-
 def _implementations(value: Any, key: str = "") -> Iterator[str]:
+    """All values of a configuration under keys that name implementations."""
     match value:
         case str() if "implementation" in key:
             yield value

@@ -8,29 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx, nn
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
-from eindecomp.frontends.input_names import input_name, key_of
-from eindecomp.frontends.torch import operators  # noqa: F401 # pyright: ignore[reportUnusedImport] - which registers them
-from eindecomp.frontends.torch.exporting import exported_program
-from eindecomp.frontends.torch.interpreter import Interpreter
-from eindecomp.frontends.torch.registry import own_type
-from eindecomp.frontends.torch.weights import (
-    CONSTANTS,
-    first_names,
-    named_tensors,
-    rebuilt_buffers,
-    to_numpy,
+from eindecomp.frontends.input_names import free_name, input_name, key_of
+from eindecomp.frontends.record import View
+from eindecomp.frontends.torch.exporting import exported_program, named_tensors
+from eindecomp.frontends.torch.interpreter import Interpreter, placeholders
+from eindecomp.frontends.torch.operators import (  # noqa: F401 - which registers operators
+    aggregations,  # pyright: ignore[reportUnusedImport]
+    contractions,  # pyright: ignore[reportUnusedImport]
+    elementwise,  # pyright: ignore[reportUnusedImport]
+    indexing,  # pyright: ignore[reportUnusedImport]
+    shapes,  # pyright: ignore[reportUnusedImport]
 )
+from eindecomp.frontends.torch.registry import own_type
 from eindecomp.frontends.trace import Trace
-from eindecomp.frontends.views import View
+from eindecomp.lang.dtypes import BFLOAT16
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
     from torch.export import ExportedProgram
 
@@ -73,6 +74,45 @@ def from_torch(
         output out
     """
     return import_module(module, example_inputs, example_kwargs).graph
+
+
+CONSTANTS: WeakKeyDictionary[nn.Module, dict[str, torch.Tensor]] = WeakKeyDictionary()
+"""The tensors that the code of an imported module holds, by the names of their inputs."""
+
+
+def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
+    """The arrays for the inputs of an imported graph that are parameters and buffers of a module.
+
+    They share the module's memory; a module that was imported without values, on the meta device,
+    can be filled by another of the same kind.
+
+    Args:
+        module: What was imported, such as `model`.
+        graph: What `ed.from_torch` made of it, such as `ed.from_torch(model, x)`.
+
+    Raises:
+        InputError: A parameter has no values: it is on the meta device.
+
+    Examples:
+        >>> import torch, eindecomp as ed
+        >>> module = torch.nn.Linear(3, 2)
+        >>> graph = ed.from_torch(module, torch.zeros(4, 3))
+        >>> sorted(torch_weights(module, graph))
+        ['bias', 'weight']
+    """
+    known = {input_name(name): tensor for name, tensor in named_tensors(module)}
+    known |= CONSTANTS.get(module, {})
+    found: dict[str, Any] = {}
+    for vertex in graph.inputs:
+        if vertex.name in known:
+            tensor = known[vertex.name]
+            if tensor.device.type == "meta":
+                raise InputError(
+                    f"{vertex.name!r} has no values: it is on the meta device; load the module "
+                    "onto a device first"
+                )
+            found[vertex.name] = to_numpy(tensor)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,70 +203,56 @@ def _arguments(
 
 def _inputs(
     trace: Trace, module: nn.Module, program: ExportedProgram
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[fx.Node, Any], list[str]]:
     """The value of every placeholder, and the names of the inputs that are not weights."""
-    first, tensors = first_names(module), dict(named_tensors(module))
+    tensors = dict(named_tensors(module))
+    first = {id(tensor): name for name, tensor in named_tensors(module, each_once=True)}
     kinds = torch.export.graph_signature.InputKind
-    placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
-    found: dict[str, Any] = {}
+    nodes = {node.name: node for node in placeholders(program.graph)}
+    found: dict[fx.Node, Any] = {}
     rebuilt = rebuilt_buffers(module)
     given: list[str] = []
     weights: dict[str, View] = {}
     for spec in program.graph_signature.input_specs:
         argument: Any = spec.arg
-        name: str = argument.name
-        if hasattr(argument, "value"):
-            found[name] = argument.value
-            continue
-        meta = placeholders[name].meta["val"]
+        node = nodes[argument.name]
+        meta = argument.value if hasattr(argument, "value") else node.meta["val"]
         if not isinstance(meta, torch.Tensor):
-            found[name] = meta
+            found[node] = meta
             continue
-        shape, dtype = _static(name, meta.shape), own_type(meta.dtype)
+        shape, dtype = tuple(meta.shape), own_type(meta.dtype)
+        if any(not isinstance(size, int) for size in shape):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise GraphError(f"input {node.name!r} has a shape that is not fixed: {shape}")
         if spec.kind is kinds.USER_INPUT:
-            own = input_name(name)
+            own = input_name(node.name)
             given.append(own)
-            found[name] = trace.input(own, shape, dtype)
-            _vote(trace, found[name])
+            found[node] = trace.input(own, shape, dtype)
+            _vote(trace, found[node])
             continue
         target = str(spec.target)
         tensor = tensors.get(target)
         is_weight = spec.kind is kinds.PARAMETER or bool(spec.persistent)
         known: Any = None if is_weight else program.constants.get(target, tensor)
-        if known is not None and _is_meta(known):
+        if known is not None and known.device.type == "meta":
             known = rebuilt.get(target, known)
-        found[name] = None if known is None or _is_meta(known) else trace.constant(to_numpy(known))
-        if found[name] is None:
+        has_values = known is not None and known.device.type != "meta"
+        made = trace.constant(to_numpy(known)) if has_values else None
+        if made is None:
             own = input_name(first.get(id(tensor), target))
             if own not in weights:  # else it is shared
                 weights[own] = trace.input(own, shape, dtype)
-            found[name] = weights[own]
+            made = weights[own]
             if tensor is None and known is not None:
                 CONSTANTS.setdefault(module, {})[own] = known
+        found[node] = made
     return found, given
-
-
-def _is_meta(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "meta"
-
-
-def _static(name: str, shape: Sequence[Any]) -> tuple[int, ...]:
-    if any(not isinstance(size, int) for size in shape):
-        raise GraphError(f"input {name!r} has a shape that is not fixed: {tuple(shape)}")
-    return tuple(shape)
 
 
 def _vote(trace: Trace, array: View) -> None:
     """Guess what the dimensions of an input are: batch, then sequence, or an image."""
-    match len(array.shape):
-        case 4:
-            trace.vote(array, ("b", "c", "y", "x"), 1)
-        case 3:
-            trace.vote(array, ("b", "s", None), 1)
-        case n if n:
-            trace.vote(array, ("b", *(None,) * (n - 1)), 1)
-        case _:
-            pass
+    rank = len(array.dims)
+    known = {3: ("b", "s", None), 4: ("b", "c", "y", "x")}
+    trace.vote(array, known.get(rank, ("b", *(None,) * (rank - 1))[:rank]), 1)
 
 
 def _outputs(
@@ -236,27 +262,21 @@ def _outputs(
     kinds = torch.export.graph_signature.OutputKind
     views: list[Any] = []
     for spec, value in zip(program.graph_signature.output_specs, found, strict=True):
-        if spec.kind is kinds.USER_OUTPUT:
-            views.append(value)
-        elif spec.kind is kinds.USER_INPUT_MUTATION:
+        if spec.kind is kinds.USER_INPUT_MUTATION:
             raise GraphError(
                 f"the module changes its argument {spec.target!r} in place, which a graph cannot; "
                 "let it change a copy: x = x.clone()"
             )
-        else:
+        if spec.kind is not kinds.USER_OUTPUT:
             raise GraphError(
                 f"the module changes {spec.target!r} while it runs, which a graph cannot"
                 + ("; put it in evaluation mode first: module.eval()" if is_training else "")
             )
-    names = _output_names(program, len(views))
+        views.append(value)
     outputs: dict[str, View] = {}
-    for name, view in zip(names, views, strict=True):
-        if not isinstance(view, View):
-            continue  # a constant that the module returns
-        name = input_name(name)
-        while name in outputs or name in taken:
-            name += "_"
-        outputs[name] = view
+    for name, view in zip(_output_names(program, len(views)), views, strict=True):
+        if isinstance(view, View):  # else it is a constant that the module returns
+            outputs[free_name(input_name(name), {*outputs, *taken})] = view
     if not outputs:
         raise GraphError("the module returns no tensor")
     return outputs
@@ -272,3 +292,39 @@ def _output_names(program: ExportedProgram, count: int) -> list[str]:
     paths, _ = _pytree.tree_flatten_with_path(tree)
     found = ["_".join(key_of(key) for key in path) for path, _ in paths]
     return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in found]
+
+
+def to_numpy(tensor: torch.Tensor) -> Any:
+    """A tensor's own memory as a NumPy array, where NumPy can see it."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(BFLOAT16)
+    return tensor.numpy()
+
+
+def rebuilt_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Buffers on the meta device that are no part of a checkpoint, with their values.
+
+    Parts without parameters that are made from a configuration alone, as the rotary embeddings of
+    Hugging Face's models are, are made once more, on the CPU.
+    """
+    found: dict[str, torch.Tensor] = {}
+    parts: list[tuple[str, Any]] = [*module.named_modules()]
+    for path, part in parts:
+        own: dict[str, torch.Tensor] = dict(part.named_buffers(recurse=False))
+        on_meta = [name for name, buffer in own.items() if buffer.device.type == "meta"]
+        config: Any = getattr(part, "config", None)
+        if config is None or not on_meta or [*part.parameters()]:
+            continue
+        try:
+            with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+                again: dict[str, torch.Tensor] = dict(
+                    type(part)(config).named_buffers(recurse=False)
+                )
+        except Exception:  # noqa: S112 - it takes more than a configuration
+            continue
+        for name in on_meta:
+            buffer = again.get(name)
+            if buffer is not None and buffer.shape == own[name].shape:
+                found[f"{path}.{name}" if path else name] = buffer.to(own[name].dtype)
+    return found

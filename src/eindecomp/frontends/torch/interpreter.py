@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator as python_operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import fx
+from torch.utils import _pytree
 
 from eindecomp.errors import EinDecompError, GraphError
 from eindecomp.frontends.input_names import input_name
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from eindecomp.frontends.trace import Trace
 
-INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-"""Operators of torch that run a graph of their own."""
 IGNORED = frozenset(
     {
         "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
@@ -33,6 +32,27 @@ IGNORED = frozenset(
     }
 )  # fmt: skip
 """Checks without a result."""
+
+
+class Inlined(NamedTuple):
+    """A graph inside another, and the values of its placeholders."""
+
+    module: fx.GraphModule
+    inputs: dict[fx.Node, Any]
+
+
+def inlined(node: fx.Node, values: Mapping[fx.Node, Any]) -> Inlined | None:
+    """The graph that an operator of torch runs, if it is one of those."""
+    if str(node.target) not in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
+        return None
+    args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
+    at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
+    return Inlined(args[at], dict(zip(placeholders(args[at].graph), args[at + 1 :], strict=True)))
+
+
+def placeholders(graph: fx.Graph) -> list[fx.Node]:
+    """The inputs of a graph of torch."""
+    return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 class Interpreter:
@@ -45,20 +65,20 @@ class Interpreter:
         self.made: dict[fx.Node, tuple[str, ...]] = {}
         """The vertices that were added for it."""
         self._within: fx.Node | None = None
+        """The operator that is imported as others."""
 
-    def run(self, graph: fx.Graph, inputs: Mapping[str, Any], owner: Any) -> Any:
-        """What a graph returns for inputs by the names of its placeholders."""
-        values: dict[fx.Node, Any] = {}
+    def run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
+        """What a graph returns for the values of its placeholders."""
+        values = dict(inputs)
         for node in graph.nodes:
             match node.op:
                 case "placeholder":
-                    values[node] = inputs[node.name]
+                    pass
                 case "get_attr":
                     values[node] = self._attribute(owner, str(node.target))
                 case "call_function":
-                    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
                     before = self.trace.count
-                    values[node] = self._call(node, args, kwargs)
+                    values[node] = self._call(node, values)
                     if self._within is None:
                         self.made[node] = self.trace.since(before)
                     if changes(node):
@@ -73,9 +93,7 @@ class Interpreter:
 
     def _attribute(self, owner: Any, target: str) -> Any:
         """A graph to be inlined, or a tensor that a decomposition holds."""
-        found = owner
-        for part in target.split("."):
-            found = getattr(found, part)
+        found = python_operator.attrgetter(target)(owner)
         if not isinstance(found, torch.Tensor):
             return found
         made = self.trace.constant(found.detach().cpu().numpy())
@@ -83,17 +101,18 @@ class Interpreter:
             raise GraphError(f"a constant tensor of shape {tuple(found.shape)} is not imported")
         return made
 
-    def _call(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
         target: Any = node.target
-        if target is python_operator.getitem:
-            return _result(node, args[0], args[1])
         name = str(target)
         if name.rpartition(".")[0] in IGNORED:
             return None
-        if name in INLINED:
-            return self._inline(args)
+        if (inner := inlined(node, values)) is not None:
+            return self.run(inner.module.graph, inner.inputs, inner.module)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        if target is python_operator.getitem:
+            return _result(node, args[0], args[1])
         if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
-            return self._python(node, args, kwargs)
+            return _of_python(node, args, kwargs)
         own, before = self._within is None, self._within
         self._within = before or node
         try:
@@ -111,7 +130,8 @@ class Interpreter:
     ) -> Any:
         name = str(target)
         if self._within is node:
-            self.trace.begin(_stem(node, name))
+            path, short = module_path(node), name.split(".")[1].strip("_")
+            self.trace.begin(input_name(f"{path}.{short}" if path else short))
         function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
             found = decomposed(node)
@@ -119,9 +139,8 @@ class Interpreter:
                 raise self._unknown(name)
             graph, leaves = found
             given = [*_leaves((args, kwargs))]
-            names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
-            pairs = dict(zip(names, (given[k] for k in leaves), strict=True))
-            return self.run(graph.graph, pairs, graph)
+            pairs = zip(placeholders(graph.graph), (given[k] for k in leaves), strict=True)
+            return self.run(graph.graph, dict(pairs), graph)
         op = Operation(name, self.trace, _metas(node))
         return call_operator(function, op, target._schema, args, kwargs)
 
@@ -134,24 +153,15 @@ class Interpreter:
             "function) of eindecomp.frontends.torch.registry adds it"
         )
 
-    def _inline(self, args: Sequence[Any]) -> Any:
-        at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
-        module: fx.GraphModule = args[at]
-        names = [each.name for each in module.graph.nodes if each.op == "placeholder"]
-        return self.run(module.graph, dict(zip(names, args[at + 1 :], strict=True)), module)
 
-    def _python(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Arithmetic of sizes, and tuples of several results."""
-        target: Any = node.target
-        if _is_tuple(target):
-            return args[0] if len(args) == 1 else args
-        if callable(target) and all(isinstance(arg, int | float) for arg in args):
-            return target(*args, **kwargs)
-        raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
-
-
-def _is_tuple(target: Any) -> bool:
-    return isinstance(target, type) and issubclass(target, tuple)
+def _of_python(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Arithmetic of sizes, and tuples of several results."""
+    target: Any = node.target
+    if isinstance(target, type) and issubclass(target, tuple):
+        return args[0] if len(args) == 1 else args
+    if callable(target) and all(isinstance(arg, int | float) for arg in args):
+        return target(*args, **kwargs)
+    raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 
 def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:
@@ -175,13 +185,8 @@ def _is_view(node: fx.Node) -> bool:
     return not changes(node) and any(each.alias_info is not None for each in returns)
 
 
-def _stem(node: fx.Node, name: str) -> str:
-    """A name for the vertices of a node: its module and operator."""
-    path, short = module_path(node), name.split(".")[1].strip("_")
-    return input_name(f"{path}.{short}" if path else short)
-
-
 def _metas(node: fx.Node) -> tuple[Meta, ...]:
+    """The shape and type of each tensor that a node returns."""
     tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
     sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
     if any(not isinstance(size, int) for size in sizes):
@@ -191,6 +196,4 @@ def _metas(node: fx.Node) -> tuple[Meta, ...]:
 
 
 def _leaves(value: Any) -> Iterable[Any]:
-    from torch.utils import _pytree
-
     return _pytree.tree_leaves(value, is_leaf=lambda x: x is None)

@@ -6,14 +6,14 @@ import builtins
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import _prims_common
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.views import View
+from eindecomp.frontends.record import View
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def call_operator(
         own = parameter_name(name)
         if takes_all or own in taken:
             bound[own] = value
-        elif name not in WITHOUT_EFFECT and not _is_default(argument, value):
+        elif name not in WITHOUT_EFFECT and not (
+            argument.has_default_value() and bool(argument.default_value == value)
+        ):
             raise op.refuse(f"is not imported with {name}={value!r}")
     return function(op, **bound)
 
@@ -112,10 +114,6 @@ def parameter_name(name: str) -> str:
 def _parameters(function: Importer) -> frozenset[str]:
     found = inspect.signature(function).parameters.values()
     return frozenset("**" if each.kind is each.VAR_KEYWORD else each.name for each in found)
-
-
-def _is_default(argument: Any, value: Any) -> bool:
-    return argument.has_default_value() and bool(argument.default_value == value)
 
 
 Number = bool | int | float | complex
@@ -161,11 +159,6 @@ class Operation:
         """The error that says why a call cannot be imported."""
         return GraphError(f"{self.name} {why}")
 
-    def promoted(self, *operands: Operand) -> list[View]:
-        """Operands as arrays of their common type, by torch's rules."""
-        common = common_type(*operands)
-        return [self.array(operand, common) for operand in operands]
-
     def array(self, operand: Operand, to: object) -> View:
         """An operand as an array of a type."""
         if isinstance(operand, View):
@@ -174,7 +167,9 @@ class Operation:
 
     def map(self, join: str | Expr, *operands: Operand, to: object = None) -> View:
         """A function of elements, computed in the operands' common type, as the result's type."""
-        return self.trace.map(join, *self.promoted(*operands), dtype=to or self.dtype)
+        common = common_type(*operands)
+        arrays = [self.array(operand, common) for operand in operands]
+        return self.trace.map(join, *arrays, dtype=to or self.dtype)
 
     def fraction(self, join: str | Expr, x: Operand) -> View:
         """A function that yields fractions, of whole numbers too."""
@@ -198,20 +193,12 @@ def own_type(given: torch.dtype) -> DType:
 
 def common_type(*operands: Operand) -> DType:
     """The type that torch computes in for these operands; numbers and scalars give way."""
-    keys = tuple(
-        (operand.dtype.name, bool(operand.dims)) if isinstance(operand, View) else type(operand)
-        for operand in operands
-    )
-    return _common(keys)
-
-
-@lru_cache(maxsize=2**12)
-def _common(keys: tuple[Any, ...]) -> DType:
-    given = [key(1) if isinstance(key, type) else _example(*key) for key in keys]
+    given = [
+        torch.empty((1,) * bool(own.dims), dtype=getattr(torch, own.dtype.name), device="meta")
+        if isinstance(own, View)
+        else own
+        for own in operands
+    ]
     common: Any = _prims_common
     kinds = common.ELEMENTWISE_TYPE_PROMOTION_KIND
     return own_type(common.elementwise_dtypes(*given, type_promotion_kind=kinds.NO_OPMATH)[1])
-
-
-def _example(name: str, has_dims: bool) -> torch.Tensor:
-    return torch.empty((1,) * has_dims, dtype=getattr(torch, name), device="meta")

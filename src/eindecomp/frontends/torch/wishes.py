@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.frontends.placements import Pending, Replicated, Sharded
-from eindecomp.frontends.views import View
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.placement_types import (
+    Placement,
+    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
+)
+
+from eindecomp.frontends.record import View
 from eindecomp.graph.ops import Reshape
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
@@ -18,24 +22,23 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from eindecomp.frontends.placements import Placed, PlacedPlan, Places
     from eindecomp.frontends.torch.importing import Imported
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
     from eindecomp.graph.vertex import Vertex
 
+Placements = tuple[Placement, ...]
+"""One placement for each dimension of the device mesh."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where the vertex of an array is to lie."""
+    """Where an array is to lie."""
 
-    view: View
-    places: Places
-
-    @cached_property
-    def of_array(self) -> Places | None:
-        """The same for the array; None where no placement says it."""
-        return seen_through(self.view, self.places)
+    vertex: str
+    """The vertex that it is a view of."""
+    of_vertex: Placements
+    of_array: Placements | None
+    """None where no placement says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +52,34 @@ class Wish:
     """For each tensor that it returns; None where the plan says nothing."""
 
 
-def wishes_of(imported: Imported, placed: PlacedPlan) -> dict[fx.Node, Wish]:
+def wishes_of(
+    imported: Imported,
+    planned: Graph,
+    homes: Mapping[str, Placements],
+    operands: Mapping[str, tuple[Placements | None, ...]],
+) -> dict[fx.Node, Wish]:
     """The wishes of all operators that compute something.
 
-    A plan may have fused a vertex into those that read it. What it reads is then wanted as the
-    first of those wants it.
+    `homes` is where tensors of the planned graph lie, `operands` how its vertices want theirs. A
+    plan may have fused a vertex into those that read it. What it reads is then wanted as the first
+    of those wants it.
     """
-    made_here = _MadeHere(imported, placed)
+    readers = _Readers(imported, planned, operands)
     found: dict[fx.Node, Wish] = {}
     for node, made in imported.made.items():
-        if made:
-            found[node] = made_here.wish(node, made)
-            found |= dict(_before_views(found[node], imported))
+        if not made:
+            continue
+        vertex, wanted = readers.wanted_by(node, made)
+        value = imported.views[node]
+        views = cast("Sequence[Any]", value if isinstance(value, tuple | list) else (value,))
+        results = tuple(
+            _wanted(view, homes[view.vertex])
+            if isinstance(view, View) and view.vertex in made and view.vertex in homes
+            else None
+            for view in views
+        )
+        found[node] = Wish(vertex, wanted, results)
+        found |= dict(_before_views(found[node], imported))
     return found
 
 
@@ -88,7 +107,7 @@ def _before_views(wish: Wish, imported: Imported) -> Iterator[tuple[fx.Node, Wis
             node = node.all_input_nodes[0]
         if _is_view(node, imported):
             [before] = node.all_input_nodes
-            at = Wanted(imported.views[before], wanted.places)
+            at = _wanted(imported.views[before], wanted.of_vertex)
             yield node, Wish(wish.vertex, {before: at}, ())
 
 
@@ -100,25 +119,29 @@ def _is_view(node: fx.Node, imported: Imported) -> bool:
     return isinstance(own, View) and isinstance(before, View) and own.vertex == before.vertex
 
 
-class _MadeHere:
+class _Readers:
     """Who reads what in the plan, and where operators come in the order of the import."""
 
-    def __init__(self, imported: Imported, placed: PlacedPlan) -> None:
-        self.imported, self.placed = imported, placed
-        self.graph = placed.plan.graph
-        self.known_as = imported_names(self.graph, imported.graph)
+    def __init__(
+        self,
+        imported: Imported,
+        planned: Graph,
+        operands: Mapping[str, tuple[Placements | None, ...]],
+    ) -> None:
+        self.imported, self.graph, self.operands = imported, planned, operands
+        self.known_as = imported_names(planned, imported.graph)
         self.order = {name: k for k, name in enumerate(imported.graph)}
-        self.readers: dict[str, list[tuple[str, Places]]] = defaultdict(list)
-        for name, operands in placed.operands.items():
-            for source, places in zip(self.graph[name].inputs, operands, strict=True):
+        self.readers: dict[str, list[tuple[str, Placements]]] = defaultdict(list)
+        for name, own in operands.items():
+            for source, places in zip(planned[name].inputs, own, strict=True):
                 if places is not None:
                     self.readers[source].append((name, places))
 
-    def wish(self, node: fx.Node, made: tuple[str, ...]) -> Wish:
-        """The wish of an operator for which these vertices were made."""
-        kept = [name for name in made if name in self.placed.operands]
+    def wanted_by(self, node: fx.Node, made: tuple[str, ...]) -> tuple[str, dict[fx.Node, Wanted]]:
+        """The vertex that an operator belongs to, of those made for it, and how it reads."""
+        kept = [name for name in made if name in self.operands]
         vertex = kept[-1] if kept else ""
-        operands: dict[fx.Node, Wanted] = {}
+        wanted: dict[fx.Node, Wanted] = {}
         for source in node.all_input_nodes:
             view = self.imported.views.get(source)
             if not isinstance(view, View) or view.number is not None:
@@ -129,12 +152,11 @@ class _MadeHere:
             vertex = vertex or self.known_as[name]
             if source.op == "placeholder" and kept and self.known_as[name] != kept[0]:
                 # What a later vertex reads would not go with the first one's cut; it is free whole.
-                places = (Replicated(),) * len(places)
-            operands[source] = Wanted(view, places)
-        views = _views(self.imported.views[node])
-        return Wish(vertex, operands, tuple(_home(view, self.placed, made) for view in views))
+                places = (Replicate(),) * len(places)
+            wanted[source] = _wanted(view, places)
+        return vertex, wanted
 
-    def _reader(self, tensor: str, made: tuple[str, ...]) -> tuple[str, Places | None]:
+    def _reader(self, tensor: str, made: tuple[str, ...]) -> tuple[str, Placements | None]:
         """The vertex for which an operator reads a tensor, and where that wants it."""
         start = min((self.order[name] for name in made if name in self.order), default=0)
         for name, places in self.readers.get(tensor, []):
@@ -145,74 +167,57 @@ class _MadeHere:
                 return name, places
         return "", None
 
-    def _behind_views(self, name: str, places: Places, made: tuple[str, ...]) -> tuple[str, Places]:
+    def _behind_views(
+        self, name: str, places: Placements, made: tuple[str, ...]
+    ) -> tuple[str, Placements]:
         """The reader itself, or whoever reads what that only shows in another shape."""
-        if _only_shows(self.graph[name].op):
-            for after, wanted in self.readers.get(name, []):
-                back = _back(self.graph[name], wanted) if self.known_as[after] in made else None
-                if back is not None:
-                    return self._behind_views(after, back, made)
+        for after, wanted in self.readers.get(name, []):
+            back = _back(self.graph[name], wanted) if self.known_as[after] in made else None
+            if back is not None:
+                return self._behind_views(after, back, made)
         return name, places
 
 
-def _only_shows(op: Op) -> bool:
-    """Whether a vertex has the elements of its input, in another shape or order."""
-    return isinstance(op, Reshape) or (isinstance(op, EinSum) and op.join == Arg(0) and not op.agg)
+def _back(vertex: Vertex, places: Placements) -> Placements | None:
+    """Where the input of a vertex that only shows it is to lie, if the vertex is to lie so."""
+    match vertex.op:
+        case Reshape(before, after):
+            pass
+        case EinSum((own, *_), output, Arg(0), None):
+            before, after = [(each,) for each in own], [(each,) for each in output]
+        case _:
+            return None
+    outer = {group[0]: axis for axis, group in enumerate(before)}
+    dims = {axis: outer[group[0]] for axis, group in enumerate(after) if group[0] in outer}
+    return _along(places, dims)
 
 
-def _back(vertex: Vertex, places: Places) -> Places | None:
-    """Where the input of such a vertex is to lie, if the vertex is to lie so."""
-    op = vertex.op
-    before = op.input if isinstance(op, Reshape) else [(each,) for each in op.inputs[0]]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-    after = op.groups if isinstance(op, Reshape) else [(each,) for each in op.output]
-    outer = {group[0]: axis for axis, group in enumerate(before)}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    found: list[Placed] = []
+def _along(places: Placements, dims: Mapping[int, int]) -> Placements | None:
+    """The same placements along other dimensions; None where one is sharded that has no other."""
+    found: list[Placement] = []
     for own in places:
-        match own:
-            case Sharded(axis, factor):
-                label = after[axis][0]
-                if label not in outer:
-                    return None
-                found.append(Sharded(outer[label], factor))
-            case _:
-                found.append(own)
+        if not isinstance(own, Shard | _StridedShard):
+            found.append(own)
+        elif own.dim not in dims:
+            return None
+        elif isinstance(own, Shard):
+            found.append(Shard(dims[own.dim]))
+        else:
+            found.append(_StridedShard(dims[own.dim], split_factor=own.split_factor))
     return tuple(found)
 
 
-def _home(view: object, placed: PlacedPlan, made: tuple[str, ...]) -> Wanted | None:
-    if not isinstance(view, View) or view.vertex not in made:
-        return None
-    layouts = placed.layouts.get(view.vertex)
-    return None if layouts is None else Wanted(view, layouts[0])
-
-
-def _views(value: Any) -> tuple[Any, ...]:
-    return (*cast("Sequence[Any]", value),) if isinstance(value, tuple | list) else (value,)
-
-
-def seen_through(view: View, places: Places) -> Places | None:
-    """Where an array lies whose vertex lies so; None where no placement says it.
+def _wanted(view: View, places: Placements) -> Wanted:
+    """Where an array is wanted whose vertex is to lie so.
 
     An axis inside a dimension of several cannot be cut alone: that is not one chunk.
 
-    >>> from eindecomp.frontends.views import Factor, View
+    >>> from eindecomp.frontends.record import Factor, View
     >>> import numpy as np
     >>> view = View("X", ((Factor(4, 1),), (Factor(2, 0), Factor(3, 2))), np.dtype("float32"))
-    >>> seen_through(view, (Sharded(0), Sharded(1)))
-    (Sharded(dim=1, split_factor=1), Sharded(dim=0, split_factor=1))
+    >>> _wanted(view, (Shard(0), Shard(1))).of_array
+    (Shard(dim=1), Shard(dim=0))
     """
-    at: dict[int, int] = {}
-    for place, dim in enumerate(view.dims):
-        for k, factor in enumerate(dim):
-            if factor.axis is not None and k == 0:
-                at[factor.axis] = place
-    found: list[Placed] = []
-    for own in places:
-        match own:
-            case Sharded(axis, factor):
-                if axis not in at:
-                    return None
-                found.append(Sharded(at[axis], factor))
-            case Replicated() | Pending():
-                found.append(own)
-    return tuple(found)
+    outermost = {dim[0].axis: place for place, dim in enumerate(view.dims) if dim}
+    dims = {axis: place for axis, place in outermost.items() if axis is not None}
+    return Wanted(view.vertex, places, _along(places, dims))

@@ -22,7 +22,8 @@ from eindecomp.layout.mesh import Mesh, is_whole
 from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import pinned_cuts
-from eindecomp.planner.space.viable import Ints, Mask, SmallTiles, parts_along
+from eindecomp.planner.space.viable import SmallTiles, parts_along
+from eindecomp.solve.problem.arrays import Ints, Mask
 
 GivenStrategy = str | Sequence[str] | Mapping[str, Any]
 """A name, labels, `{"labels": …, "degrees": …, "state": …}`, or `{"tiles": bytes}`."""

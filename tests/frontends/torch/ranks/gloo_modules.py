@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_models import made
 
 import eindecomp as ed
-from eindecomp.frontends.torch.collectives import Recorder
+from eindecomp.frontends.torch.verify import Recorder
 
 
 def applied(name, path):

@@ -1,45 +1,124 @@
-"""Products summed over dimensions: of arrays, by groups of rows, over windows; and pools."""
+"""Aggregations, orders along a dimension, products of arrays, convolutions and pools."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import (
+    at_rank,
     convolved,
-    ends_of,
-    group_of,
-    grouped_product,
+    first_in_order,
+    first_largest,
     padded,
+    ranks,
+    running,
     windows,
 )
-from eindecomp.lang.dtypes import dtype
+from eindecomp.frontends.rows_at_indices import ends_of, group_of, grouped_product
+from eindecomp.lang.dtypes import Kind, dtype, kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
+
+_AGGREGATIONS = {
+    "reduce_sum": "sum",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_prod": "prod",
+    "reduce_and": "all",
+    "reduce_or": "any",
+    "reduce_xor": "xor",
+}
+_RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
+
+
+@primitive(*_AGGREGATIONS)
+def _reduced(op: Equation, x: View) -> View:
+    agg = _AGGREGATIONS[op.name]
+    axes = [int(axis) for axis in op.params["axes"]]
+    if agg in ("any", "all", "xor") and kind(x.dtype) is not Kind.BOOL:
+        op.refuse(f"bits of integers cannot be expressed, only truth values; it has {x.dtype}")
+    if agg == "xor":
+        count = op.trace.reduce(op.trace.cast(x, "int32"), axes, "sum")
+        return op.map("x % 2 == 1", count)
+    return op.trace.reduce(x, axes, agg, dtype=op.dtype) if axes else x
+
+
+@primitive(*_RUNNING)
+def _cumulated(op: Equation, x: View) -> View:
+    axis, backwards = int(op.params["axis"]), bool(op.params["reverse"])
+    made = running(op.trace, x, axis, _RUNNING[op.name], backwards=backwards)
+    return op.trace.cast(made, op.dtype)
+
+
+@primitive("argmax", "argmin")
+def _first(op: Equation, x: View) -> View:
+    monoid = "first_max" if op.name == "argmax" else "first_min"
+    (axis,) = (int(each) for each in op.params["axes"])
+    return op.trace.cast(first_largest(op.trace, x, axis, monoid), op.dtype)
+
+
+@primitive("cumlogsumexp")
+def _cumlogsumexp(op: Equation, x: View) -> View:
+    axis, backwards = int(op.params["axis"]), bool(op.params["reverse"])
+    largest = running(op.trace, x, axis, "max", backwards=backwards)
+    shift = op.trace.map(f"where(abs(x) < {inf}, x, 0)", largest)
+    total = running(op.trace, x, axis, "sum", backwards=backwards, join="exp(x - x4)", here=[shift])
+    return op.map("log(x) + y", total, shift)
+
+
+@primitive("sort")
+def _sort(op: Equation, *arrays: View) -> list[View]:
+    axis, keys = int(op.params["dimension"]), int(op.params["num_keys"])
+    rank = ranks(op.trace, arrays[:keys], axis, largest=False)
+    return [at_rank(op.trace, array, rank, axis, array.shape[axis]) for array in arrays]
+
+
+@primitive("top_k", "approx_top_k")
+def _top_k(op: Equation, x: View) -> list[View]:
+    if op.name == "approx_top_k" and not op.params["is_max_k"]:
+        op.refuse("only the largest are, not the smallest")
+    axis = int(op.params.get("axis", op.params.get("reduction_dimension", -1))) % len(x.dims)
+    most, places = first_in_order(op.trace, x, axis, int(op.params["k"]), largest=True)
+    return [most, op.trace.cast(places, op.results[1].dtype)]
 
 
 @primitive("dot_general")
 def _dot_general(op: Equation, x: View, y: View) -> View:
-    (left, right), (of_left, of_right) = op.params["dimension_numbers"]
-    first = tuple(range(len(x.dims)))
-    second = [len(first) + k for k in range(len(y.dims))]
-    for a, b in (*zip(left, right, strict=True), *zip(of_left, of_right, strict=True)):
-        second[int(b)] = int(a)
-    batch = [int(a) for a in of_left]
-    gone = {int(a) for a in left} | {*batch}
-    output = [*batch, *(s for s in first if s not in gone), *(s for s in second if s not in first)]
-    if not batch:
-        _vote_linear(op, x, y, first, tuple(second))
+    numbers = op.params["dimension_numbers"]
+    first, second, output = product_symbols(numbers, len(x.dims), len(y.dims))
+    if not numbers[1][0]:
+        _vote_linear(op, x, y, first, second)
     wanted = dtype(op.dtype)
     if wanted not in (x.dtype, y.dtype):
         # A sum in a wider type is not rounded to the operands' type first.
         x, y = op.trace.cast(x, wanted), op.trace.cast(y, wanted)
-    return op.trace.einsum([Read(x, first), Read(y, tuple(second))], output, dtype=op.dtype)
+    return op.trace.einsum([Read(x, first), Read(y, second)], output, dtype=op.dtype)
+
+
+Symbols = tuple[int, ...]
+
+
+def product_symbols(numbers: Any, left: int, right: int) -> tuple[Symbols, Symbols, Symbols]:
+    """A symbol for each dimension of the operands of `dot_general`, of these ranks, and its result.
+
+    >>> product_symbols((((1,), (0,)), ((), ())), 2, 2)
+    ((0, 1), (1, 3), (0, 3))
+    """
+    (summed, of_right), (batch, right_batch) = numbers
+    first, second = tuple(range(left)), [left + k for k in range(right)]
+    for a, b in (*zip(summed, of_right, strict=True), *zip(batch, right_batch, strict=True)):
+        second[int(b)] = int(a)
+    gone = {int(a) for a in (*summed, *batch)}
+    free = [s for s in first if s not in gone]
+    output = (*map(int, batch), *free, *(s for s in second if s not in first))
+    return first, tuple(second), output
 
 
 def _vote_linear(

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import stacked
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eindecomp.frontends.record import View
     from eindecomp.lang.scalar import Expr
 
 MAX_STEPS = 10_000
 
 
 @primitive(
-    "stop_gradient",
-    "copy",
-    "copy_p",
-    "sharding_constraint",
-    "reshard",
-    "mesh_cast",
-    "layout_constraint",
-    "optimization_barrier",
-    "device_put",
-    "name",
-    "pvary",
-    "pcast",
-)
+    "stop_gradient", "copy", "copy_p", "sharding_constraint", "reshard", "mesh_cast",
+    "layout_constraint", "optimization_barrier", "device_put", "name", "pvary", "pcast",
+)  # fmt: skip
 def _unchanged(_op: Equation, *arrays: View) -> list[View]:
     return [*arrays]
 
@@ -48,24 +40,41 @@ def _platform_index(op: Equation, *_: View) -> View:
 
 @primitive("scan")
 def _scan(op: Equation, *arrays: View) -> list[View]:
-    p = op.params
-    consts, carried = int(p["num_consts"]), int(p["num_carry"])
-    fixed, state = [*arrays[:consts]], [*arrays[consts : consts + carried]]
-    given = arrays[consts + carried :]
-    length = int(p["length"])
-    steps = range(length)
-    made: dict[int, list[View]] = {}
-    for step in reversed(steps) if p["reverse"] else steps:
-        here = [op.trace.index(array, 0, step) for array in given]
-        results = op.inline(p["jaxpr"], [*fixed, *state, *here])
-        state, made[step] = results[:carried], results[carried:]
+    def step(call: int, arrays: list[View]) -> list[View]:
+        del call
+        return op.inline(op.params["jaxpr"], arrays)
+
+    state, made = unrolled(op.params, arrays, step, lambda array, k: op.trace.index(array, 0, k))
     kept = [
-        stacked(op.trace, [made[step][k] for step in steps], 0)
-        if length
-        else op.trace.number(0, result.dtype, result.shape)
-        for k, result in enumerate(op.results[carried:])
+        stacked(op.trace, parts, 0) if parts else op.trace.number(0, result.dtype, result.shape)
+        for parts, result in zip(made, op.results[len(state) :], strict=True)
     ]
     return [*state, *kept]
+
+
+Array = TypeVar("Array")
+
+
+def unrolled(
+    params: Mapping[str, Any],
+    arrays: Sequence[Array],
+    run: Callable[[int, list[Array]], list[Array]],
+    at: Callable[[Array, int], Array],
+) -> tuple[list[Array], list[list[Array]]]:
+    """What a scan carries to its end, and what its steps make, as lists in the order of steps.
+
+    `run` is a step, given its number among the calls, and `at` what an array has for a step.
+    """
+    consts, carried, length = (int(params[k]) for k in ("num_consts", "num_carry", "length"))
+    fixed, state = [*arrays[:consts]], [*arrays[consts : consts + carried]]
+    made: dict[int, list[Array]] = {}
+    steps = range(length)
+    for count, step in enumerate(reversed(steps) if params["reverse"] else steps):
+        here = [at(array, step) for array in arrays[consts + carried :]]
+        results = run(count, [*fixed, *state, *here])
+        state, made[step] = results[:carried], results[carried:]
+    kept = len(params["jaxpr"].out_avals) - carried
+    return state, [[made[step][k] for step in steps] for k in range(kept)]
 
 
 @primitive("while")
@@ -75,19 +84,16 @@ def _while(op: Equation, *arrays: View) -> list[View]:
     of_test, of_body = arrays[:ahead], arrays[ahead : ahead + body]
     state = [*arrays[ahead + body :]]
     steps = 0
-    while _goes_on(op, [*of_test, *state]):
+    while True:
+        (test,) = op.inline(p["cond_jaxpr"], [*of_test, *state])
+        if test.number is None:
+            op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
+        if not test.number:
+            return state
         steps += 1
         if steps > MAX_STEPS:
             op.refuse(f"it runs more than {MAX_STEPS} times")
         state = op.inline(p["body_jaxpr"], [*of_body, *state])
-    return state
-
-
-def _goes_on(op: Equation, arrays: list[View]) -> bool:
-    (test,) = op.inline(op.params["cond_jaxpr"], arrays)
-    if test.number is None:
-        op.refuse("how often it runs depends on values; a loop of known length, or a scan, is")
-    return bool(test.number)
 
 
 @primitive("cond")

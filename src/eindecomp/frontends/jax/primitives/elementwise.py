@@ -11,7 +11,7 @@ from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, call
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
     from eindecomp.lang.scalar import Expr
 
 

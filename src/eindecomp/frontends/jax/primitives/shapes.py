@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
@@ -9,13 +10,14 @@ from eindecomp.frontends.operations import (
     cut_apart,
     padded,
     placed,
+    replaced,
     reversed_along,
     stacked,
     strided,
 )
 
 if TYPE_CHECKING:
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
 
 
 @primitive("broadcast_in_dim")
@@ -40,11 +42,6 @@ def _transpose(op: Equation, x: View) -> View:
 @primitive("squeeze")
 def _squeeze(op: Equation, x: View) -> View:
     return op.trace.squeeze(x, [int(k) % len(x.dims) for k in op.params["dimensions"]])
-
-
-@primitive("expand_dims")
-def _expand_dims(op: Equation, x: View) -> View:
-    return op.trace.reshape(x, op.shape)
 
 
 @primitive("iota")
@@ -144,18 +141,13 @@ def put(
     if not starts:
         return update
     lasts = {place: x.shape[place] - update.shape[place] for place in starts}
-    if len(starts) == 1:
-        ((place, start),) = starts.items()
-        if start.number is not None:
-            at = int(start.number.real)
-            if not clamp and not 0 <= at <= lasts[place]:
-                return x
-            at = min(max(at, 0), lasts[place])
-            end = at + update.shape[place]
-            before = [op.trace.slice(x, place, 0, at)] if at else []
-            after = [op.trace.slice(x, place, end, x.shape[place])] if end < x.shape[place] else []
-            return op.trace.concat([*before, update, *after], place)
-    inside: View | None = None
+    [(place, start), *more] = starts.items()
+    if start.number is not None and not more:
+        at = int(start.number.real)
+        if not clamp and not 0 <= at <= lasts[place]:
+            return x
+        return replaced(op.trace, x, place, min(max(at, 0), lasts[place]), update)
+    masks: list[View] = []
     for place, start in starts.items():
         at = clamped(op, start, lasts[place]) if clamp else op.trace.cast(start, "int64")
         offset = op.trace.map("x - y", op.trace.iota(x.shape[place], "int64"), at)
@@ -164,13 +156,12 @@ def put(
         if not clamp and update.shape[place] > 1:
             fits = op.trace.map("x >= 0 and x <= y", at, op.trace.number(lasts[place], "int64"))
             within = op.trace.map("x and y", within, fits)
-        within = op.trace.reshape(
-            within, [x.shape[k] if k == place else 1 for k in range(len(x.dims))]
-        )
-        inside = within if inside is None else op.trace.map("x and y", inside, within)
+        for _ in range(len(x.dims) - place - 1):
+            within = op.trace.unsqueeze(within, len(within.dims))
+        masks.append(within)
         if update.shape[place] == 1:
             continue
         rows = op.trace.map("min(max(x, 0), y - 1)", offset, size)
         update = op.trace.take(update, place, rows)
-    assert inside is not None  # noqa: S101 - there is a start
+    inside = reduce(partial(op.trace.map, "x and y"), masks)
     return op.map("where(x, y, z)", inside, update, x)

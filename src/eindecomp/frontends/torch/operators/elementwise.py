@@ -6,8 +6,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, stacked
+from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.registry import common_type, number, operator
-from eindecomp.frontends.views import View
 from eindecomp.lang.dtypes import BOOL, Kind, kind
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _MAPS = {
     "sign": "where(x != x, 0, sign(x))",
     "relu": "relu(x)",
     "relu6": "min(relu(x), 6)",
+    "round": ROUND_EVEN,
     "trunc": f"where(x < 0, {EXACT['ceil']}, {EXACT['floor']})",
     "isnan": "x != x",
     "floor_divide": "x // y",
@@ -53,6 +54,8 @@ _OF_TRUTH = {"and": "x and y", "or": "x or y", "xor": "x != y", "not": "not x"}
 @operator(*(f"aten.{name}" for name in _MAPS), "aten._conj", "aten._conj_physical")
 def mapped(op: Operation, **operands: Operand) -> View:
     """A function of tensors and numbers."""
+    if "decimals" in operands:
+        raise op.refuse("is imported without decimals")
     return op.map(_MAPS[op.short], *operands.values())
 
 
@@ -70,30 +73,16 @@ def of_truth(op: Operation, **operands: Operand) -> View:
     return op.map(_OF_TRUTH[op.short.removeprefix("bitwise_")], *operands.values())
 
 
-@operator("aten.round.default")
-def nearest(op: Operation, x: View) -> View:
-    """To the nearest whole number."""
-    return op.map(ROUND_EVEN, x)
+_ARITHMETIC = {"add": "x + y", "sub": "x - y", "mul": "x * y"}
 
 
-@operator("aten.add")
-def add(op: Operation, x: Operand, other: Operand, alpha: Number = 1) -> View:
-    """The sum."""
+@operator(*(f"aten.{name}" for name in _ARITHMETIC))
+def arithmetic(op: Operation, x: Operand, other: Operand, alpha: Number = 1) -> View:
+    """A sum, a difference or a product, of truth values as well."""
     if common_type(x, other) == BOOL:
-        return op.map("x or y", x, other)
-    return op.map("x + y" if alpha == 1 else f"x + y * {number(alpha)}", x, other)
-
-
-@operator("aten.sub")
-def subtract(op: Operation, x: Operand, other: Operand, alpha: Number = 1) -> View:
-    """The difference."""
-    return op.map("x - y" if alpha == 1 else f"x - y * {number(alpha)}", x, other)
-
-
-@operator("aten.mul")
-def multiply(op: Operation, x: Operand, other: Operand) -> View:
-    """The product."""
-    return op.map("x and y" if common_type(x, other) == BOOL else "x * y", x, other)
+        return op.map("x and y" if op.short == "mul" else "x or y", x, other)
+    join = _ARITHMETIC[op.short]
+    return op.map(join if alpha == 1 else f"{join} * {number(alpha)}", x, other)
 
 
 @operator("aten.div")

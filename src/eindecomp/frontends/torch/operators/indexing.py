@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
-from eindecomp.frontends.operations import (
-    combined_at,
-    counts_along,
+from eindecomp.frontends.operations import replaced
+from eindecomp.frontends.rows_at_indices import (
+    RowsAt,
+    aggregated_at,
+    aggregated_into,
     ends_of,
     flat_index,
     group_of,
+    looked_up,
+    put_into,
 )
 from eindecomp.frontends.torch.operators.shapes import bounds
 from eindecomp.frontends.torch.registry import operator
@@ -22,8 +26,8 @@ from eindecomp.lang.scalar import Arg, Call, Const
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.frontends.record import View
     from eindecomp.frontends.torch.registry import Number, Operation
-    from eindecomp.frontends.views import View
 
 
 @operator("aten.embedding")
@@ -62,78 +66,27 @@ def index(op: Operation, x: View, indices: Sequence[View | None]) -> View:
     together = op.shape[dims[0] : dims[0] + rank]
     adjacent = dims == [*range(dims[0], dims[0] + len(dims))]
     shape = together if adjacent else op.shape[:rank]
-    wide = {k: op.trace.expand(from_end(op, i, x.shape[k]), shape) for k, i in at.items()}
-    rest = [k for k in range(len(x.dims)) if k not in at]
-    made = _looked_up(op, x, wide, rest, rank)
+    made = looked_up(op.trace, x, {k: from_end(op, i, x.shape[k]) for k, i in at.items()}, shape)
     if not adjacent or not dims[0]:
         return made
     order = [*range(rank, rank + dims[0]), *range(rank), *range(rank + dims[0], len(made.dims))]
     return op.trace.transpose(made, order)
 
 
-def _looked_up(op: Operation, x: View, at: dict[int, View], rest: Sequence[int], rank: int) -> View:
-    """The elements with the dimensions of the indices first, then the rest of x's."""
-    shape = (*next(iter(at.values())).shape, *(x.shape[k] for k in rest))
-    for k in sorted(at, reverse=True):
-        if (row := at[k].number) is not None:
-            x = op.trace.index(x, k, int(row.real))
-            at = {j - (j > k): i for j, i in at.items() if j != k}
-            rest = [j - (j > k) for j in rest]
-    along = _aligned(op, x, at)
-    others = [k for k in at if k not in along]
-    kept = [*along, *rest]
-    # Symbols 0 … rank - 1 are the dimensions of the indices, those after them the rest of x's.
-    symbols = {**along, **{k: rank + n for n, k in enumerate(rest)}}
-    output = [*range(rank), *(rank + n for n in range(len(rest)))]
-    if not others:
-        reads = [Read(x, tuple(symbols[k] for k in range(len(x.dims))))]
-        return op.trace.expand(op.trace.einsum(reads, output, None, None), shape)
-    sizes = [x.shape[k] for k in others]
-    table = op.trace.transpose(x, [*others, *kept])
-    table = op.trace.reshape(table, (prod(sizes), *(x.shape[k] for k in kept)))
-    index = flat_index(op.trace, [at[k] for k in others], sizes)
-    shared = [(1 + kept.index(k), dim) for k, dim in along.items()]
-    found = op.trace.take(table, 0, index, shared)
-    new = [k for k in range(rank) if k not in along.values()]
-    shown = [*new, *(symbols[k] for k in kept)]
-    return op.trace.transpose(found, [shown.index(s) for s in output])
-
-
-def _aligned(op: Operation, x: View, at: dict[int, View]) -> dict[int, int]:
-    """Dimensions of x that are read in order along a dimension of the indices, and which."""
-    found: dict[int, int] = {}
-    for k, index in at.items():
-        dim = counts_along(op.trace, index)
-        if dim is not None and index.shape[dim] == x.shape[k] and dim not in found.values():
-            found[k] = dim
-    return found
-
-
-def summed_at(op: Operation, x: View, place: int, index: View, source: View) -> View:
-    """Elements summed at indices along a dimension, in a tensor of the shape of x."""
+def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
+    """Elements for indices along a dimension of x, at the same places of the others."""
     for k, size in enumerate(index.shape):
-        source = op.trace.slice(source, k, 0, size)
-    every = [(k, k) for k in range(len(x.dims))]
-    kept = [k for k in range(len(x.dims)) if k != place]
-    found = op.trace.scatter_add(source, index, place, x.shape[place], every, kept)
-    return padded_beside(op, x, place, found, 0)
-
-
-def padded_beside(op: Operation, x: View, place: int, found: View, value: Number) -> View:
-    """A tensor made as large as x by a number, where indices reach only a part of it."""
-    for k in range(len(x.dims)):
-        lacking = x.shape[k] - found.shape[k]
-        if k != place and lacking > 0:
-            shape = (*found.shape[:k], lacking, *found.shape[k + 1 :])
-            found = op.trace.concat([found, op.trace.number(value, found.dtype, shape)], k)
-    return found
+        src = op.trace.slice(src, k, 0, size)
+    place = dim % len(x.dims)
+    shared = {k: k for k in range(len(x.dims)) if k != place}
+    return RowsAt([place], src, index, shared)
 
 
 @operator("aten.scatter_add")
 def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
     """Elements added at indices along a dimension."""
-    place = dim % len(x.dims)
-    return op.trace.map("x + y", x, summed_at(op, x, place, index, src), dtype=op.dtype)
+    summed = aggregated_into(op.trace, x, _along(op, x, dim, index, src), "sum")
+    return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
 @operator("aten.scatter")
@@ -145,59 +98,33 @@ def scatter(
     src: View | None = None,
     value: Number | None = None,
 ) -> View:
-    """Elements written at indices along a dimension; each place is written at most once."""
-    place = dim % len(x.dims)
-    ones = op.trace.number(1, "int64", index.shape)
-    count = summed_at(op, x, place, index, ones)
-    new = op.array(value or 0, op.dtype) if src is None else summed_at(op, x, place, index, src)
-    return op.trace.map("where(y > 0, z, x)", x, count, new, dtype=op.dtype)
-
-
-def _written(op: Operation, x: View, place: int, index: View, found: View) -> View:
-    """Rows in the place of those of x at indices."""
-    ones = op.trace.number(1, "int64", index.shape)
-    count = op.trace.scatter_add(ones, index, 0, x.shape[place], [(0, 0)])
-    for _ in range(len(x.dims) - 1 - place):
-        count = op.trace.unsqueeze(count, len(count.dims))
-    return op.trace.map("where(y > 0, z, x)", x, count, found, dtype=op.dtype)
+    """Elements written at indices along a dimension."""
+    given = op.trace.number(value or 0, op.dtype, index.shape) if src is None else src
+    return put_into(op.trace, x, _along(op, x, dim, index, given))
 
 
 @operator("aten.index_put", "aten._unsafe_index_put")
 def index_put(
-    op: Operation,
-    x: View,
-    indices: Sequence[View | None],
-    values: View,
-    accumulate: bool = False,
+    op: Operation, x: View, indices: Sequence[View | None], values: View, accumulate: bool = False
 ) -> View:
     """Elements written, or added, at indices of several dimensions at once."""
-    at = [k for k, i in enumerate(indices) if i is not None]
-    given = [i for i in indices if i is not None]
-    if given[0].dtype == BOOL:
-        return _put_where(op, x, given, values, accumulate, at)
-    first = [*at, *(k for k in range(len(x.dims)) if k not in at)]
-    x = op.trace.transpose(x, first)
-    sizes, rest = x.shape[: len(at)], x.shape[len(at) :]
-    ends = [from_end(op, own, size) for own, size in zip(given, sizes, strict=True)]
-    index = flat_index(op.trace, ends, sizes)
-    adjacent = at == [*range(at[0], at[0] + len(at))]
-    before = at[0] if adjacent else 0  # dimensions that values have before those of the indices
+    at = {k: i for k, i in enumerate(indices) if i is not None}
+    dims = [*at]
+    if at[dims[0]].dtype == BOOL:
+        return _put_where(op, x, [*at.values()], values, accumulate, dims)
+    ends = [from_end(op, own, x.shape[k]) for k, own in at.items()]
+    index = flat_index(op.trace, ends, [x.shape[k] for k in dims])
+    rest = [x.shape[k] for k in range(len(x.dims)) if k not in at]
+    adjacent = dims == [*range(dims[0], dims[0] + len(dims))]
+    before = dims[0] if adjacent else 0  # dimensions that values have before those of the indices
     rows = op.trace.expand(values, (*rest[:before], *index.shape, *rest[before:]))
     after = before + len(index.shape)
     order = [*range(before, after), *range(before), *range(after, len(rows.dims))]
-    rows = op.trace.transpose(rows, order)
-    table = op.trace.reshape(x, (prod(sizes), *rest))
-    count = prod(index.shape)
-    source = op.trace.cast(op.trace.reshape(rows, (count, *rest)), op.dtype)
-    flat = op.trace.reshape(index, (count,))
-    found = op.trace.scatter_add(source, flat, 0, prod(sizes), [(0, 0)])
-    if accumulate:
-        made = op.trace.map("x + y", table, found, dtype=op.dtype)
-    else:
-        made = _written(op, table, 0, flat, found)
-    return op.trace.transpose(
-        op.trace.reshape(made, x.shape), [first.index(k) for k in range(len(first))]
-    )
+    rows = op.trace.cast(op.trace.transpose(rows, order), op.dtype)
+    if not accumulate:
+        return put_into(op.trace, x, RowsAt(dims, rows, index, {}))
+    summed = aggregated_into(op.trace, x, RowsAt(dims, rows, index, {}), "sum")
+    return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
 def _put_where(
@@ -227,16 +154,12 @@ def slice_scatter(
     low, high = bounds(x, place, start, end)
     if step != 1:
         every = op.trace.iota(len(range(low, high, step)), "int64", low, step)
-        rows = op.trace.cast(src, op.dtype)
-        found = op.trace.scatter_add(rows, every, place, x.shape[place], [(place, 0)])
-        return _written(op, x, place, every, found)
+        order = [place, *(k for k in range(len(x.dims)) if k != place)]
+        rows = op.trace.transpose(op.trace.cast(src, op.dtype), order)
+        return put_into(op.trace, x, RowsAt([place], rows, every, {}))
     shape = (*x.shape[:place], high - low, *x.shape[place + 1 :])
-    parts = [
-        op.trace.slice(x, place, 0, low),
-        op.trace.expand(op.trace.cast(src, op.dtype), shape),
-        op.trace.slice(x, place, high, x.shape[place]),
-    ]
-    return op.trace.concat([part for part in parts if part.shape[place]], place)
+    part = op.trace.expand(op.trace.cast(src, op.dtype), shape)
+    return replaced(op.trace, x, place, low, part) if high > low else x
 
 
 @operator("aten.masked_scatter", "aten.nonzero", "aten.masked_select", "aten.unique")
@@ -253,12 +176,10 @@ def scatter_reduce(
     op: Operation, x: View, dim: int, index: View, src: View, reduce: str, include_self: bool = True
 ) -> View:
     """Elements aggregated at indices along a dimension, together with what is there or not."""
-    place = dim % len(x.dims)
-    count = summed_at(op, x, place, index, op.trace.number(1, "int64", index.shape))
-    if reduce in ("sum", "mean"):
-        made = summed_at(op, x, place, index, src)
-    else:
-        made = _extreme(op, x, place, index, src, reduce.removeprefix("a"))
+    ones = op.trace.number(1, "int64", index.shape)
+    count = aggregated_into(op.trace, x, _along(op, x, dim, index, ones), "sum")
+    agg = "sum" if reduce == "mean" else reduce.removeprefix("a")
+    made = aggregated_into(op.trace, x, _along(op, x, dim, index, src), agg)
     if reduce == "mean":
         if kind(op.dtype) is Kind.INT:
             raise op.refuse("is imported for means of fractions, not of whole numbers")
@@ -267,15 +188,6 @@ def scatter_reduce(
     if include_self:
         return op.trace.map(_JOINS[reduce], x, made, dtype=op.dtype)
     return op.trace.map("where(z > 0, y, x)", x, made, count, dtype=op.dtype)
-
-
-def _extreme(op: Operation, x: View, place: int, index: View, src: View, agg: str) -> View:
-    every = tuple(range(len(x.dims)))
-    for k, size in enumerate(index.shape):
-        src = op.trace.slice(src, k, 0, size)
-    output = [len(every) if k == place else k for k in every]
-    made = combined_at(op.trace, src, Read(index, every), x.shape[place], output, agg)
-    return padded_beside(op, x, place, made, neutral(agg, x.dtype))
 
 
 @operator("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only")
@@ -316,9 +228,7 @@ def _by_bag(op: Operation, rows: View, offsets: View, agg: str) -> View:
             return trace.reduce(apart, [1], agg)
         case _:
             bag = group_of(trace, trace.slice(offsets, 0, 1, bags), rows.shape[0])
-    if agg == "sum":
-        return trace.scatter_add(rows, bag, 0, bags, [(0, 0)])
-    return combined_at(trace, rows, Read(bag, (0,)), bags, (2, 1), agg)
+    return aggregated_at(trace, rows, bag, bags, (), agg)
 
 
 @operator("aten.repeat_interleave.Tensor")

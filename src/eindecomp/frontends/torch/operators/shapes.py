@@ -12,8 +12,8 @@ from eindecomp.frontends.torch.registry import operator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.frontends.torch.registry import Number, Operand, Operation
-    from eindecomp.frontends.views import View
+    from eindecomp.frontends.record import View
+    from eindecomp.frontends.torch.registry import Number, Operation
 
 
 @operator(
@@ -25,28 +25,16 @@ def zeros_or_ones(op: Operation, **_: Any) -> View:
     return op.trace.number(int("ones" in op.name), op.dtype, op.shape)
 
 
-@operator("aten.full", "aten.full_like", "aten.new_full")
-def full(op: Operation, fill_value: Number, **_: Any) -> View:
-    """One number."""
-    return op.trace.number(fill_value, op.dtype, op.shape)
+_WRITTEN = {"fill": "value", "copy": "src", "scalar_tensor": "s"}
 
 
-@operator("aten.scalar_tensor")
-def scalar_tensor(op: Operation, s: Number, **_: Any) -> View:
-    """One number."""
-    return op.trace.number(s, op.dtype, op.shape)
-
-
-@operator("aten.fill")
-def fill(op: Operation, value: Operand, **_: Any) -> View:
-    """One number in the place of all."""
+@operator(
+    "aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor", "aten.fill", "aten.copy"
+)
+def full(op: Operation, **given: Any) -> View:
+    """One number, or a tensor, in the place of all."""
+    value = given[_WRITTEN.get(op.short, "fill_value")]
     return op.trace.expand(op.array(value, op.dtype), op.shape)
-
-
-@operator("aten.copy")
-def copied(op: Operation, src: View, **_: Any) -> View:
-    """What is written over another tensor."""
-    return fill(op, src)
 
 
 @operator("aten.arange")
@@ -58,17 +46,11 @@ def arange(op: Operation, end: Number, start: Number = 0, step: Number = 1, **_:
 
 @operator(
     "aten.to", "aten._to_copy", "aten.type_as", "aten._autocast_to_reduced_precision",
-    "aten._autocast_to_full_precision",
+    "aten._autocast_to_full_precision", "prims.convert_element_type",
 )  # fmt: skip
-def converted(op: Operation, x: View, **_: Any) -> View:
+def converted(op: Operation, **given: Any) -> View:
     """The same values in another type."""
-    return op.trace.cast(x, op.dtype)
-
-
-@operator("prims.convert_element_type")
-def converted_primitive(op: Operation, a: View, **_: Any) -> View:
-    """The same values in another type."""
-    return op.trace.cast(a, op.dtype)
+    return op.trace.cast(next(iter(given.values())), op.dtype)
 
 
 @operator(

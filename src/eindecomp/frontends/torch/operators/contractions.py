@@ -1,0 +1,272 @@
+"""Products of matrices, convolutions, pools and attention."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf, prod, sqrt
+from typing import TYPE_CHECKING, Any
+
+from opt_einsum.parser import parse_einsum_input
+
+from eindecomp.frontends.formulas import evaluated
+from eindecomp.frontends.join import Read
+from eindecomp.frontends.operations import convolved, padded, windowed, windows
+from eindecomp.frontends.rows_at_indices import group_of, grouped_product
+from eindecomp.frontends.torch.operators.aggregations import mean_of, softmax_of
+from eindecomp.frontends.torch.registry import number, operator
+from eindecomp.lang.dtypes import BOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eindecomp.frontends.record import View
+    from eindecomp.frontends.torch.registry import Number, Operation
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.scalar import Expr
+
+
+@operator("aten.linear")
+def linear(op: Operation, x: View, weight: View, bias: View | None = None) -> View:
+    """Rows times a matrix with its output dimension first, plus a bias."""
+    rank = len(x.dims)
+    rows = tuple(range(rank - 1))
+    if len(weight.dims) == 1:
+        return matmul(op, x, weight)
+    reads = [Read(x, (*rows, rank)), Read(weight, (rank + 1, rank))]
+    made = op.trace.einsum(reads, (*rows, rank + 1), dtype=op.dtype)
+    op.trace.vote(weight, ("f", None), 1)
+    return made if bias is None else op.trace.map("x + y", made, bias, dtype=op.dtype)
+
+
+@operator("aten.matmul", "aten.mm", "aten.bmm")
+def matmul(op: Operation, x: View, other: View | None = None, mat2: View | None = None) -> View:
+    """A product of matrices, or vectors, with all dimensions before them alike or repeated."""
+    second = mat2 if other is None else other
+    assert second is not None  # noqa: S101 - one of both is in every schema
+    left, right = len(x.dims), len(second.dims)
+    rank = max(left, right, 2)
+    i, j, k = rank, rank + 1, rank + 2
+    batch = tuple(range(rank - 2))
+    first = (*batch[len(batch) - max(left - 2, 0) :], *((i, k) if left > 1 else (k,)))
+    last = (*batch[len(batch) - max(right - 2, 0) :], *((k, j) if right > 1 else (k,)))
+    output = (*batch, *((i,) if left > 1 else ()), *((j,) if right > 1 else ()))
+    return op.trace.einsum([Read(x, first), Read(second, last)], output, dtype=op.dtype)
+
+
+@operator("aten.addmm", "aten.baddbmm")
+def add_product(
+    op: Operation, x: View, beta: Number = 1, alpha: Number = 1, **factors: View
+) -> View:
+    """A product of matrices added to another matrix."""
+    left, right = factors.values()
+    op.trace.vote(right, (*(None,) * (len(right.dims) - 1), "f"), 1)
+    made = matmul(op, left, right)
+    if beta == 0:
+        return op.trace.map(f"x * {number(alpha)}", made, dtype=op.dtype)
+    join = "x + y" if alpha == beta == 1 else f"x * {number(beta)} + y * {number(alpha)}"
+    return op.trace.map(join, x, made, dtype=op.dtype)
+
+
+@operator("aten.einsum")
+def einsum(op: Operation, equation: str, tensors: Sequence[View], **_: Any) -> View:
+    """What an equation says, in any order; dimensions under dots are aligned from the right."""
+    shapes = [tensor.shape for tensor in tensors]
+    inputs, output, _shapes = parse_einsum_input([equation, *shapes], shapes=True)
+    terms = inputs.split(",")
+    for tensor, term in zip(tensors, terms, strict=True):
+        if "..." not in equation and len({*term}) == len(term):
+            op.trace.vote(tensor, [c.lower() for c in term], 1)
+    reads = [
+        Read(tensor, tuple(map(ord, term))) for tensor, term in zip(tensors, terms, strict=True)
+    ]
+    return op.trace.einsum(reads, [*map(ord, output)], dtype=op.dtype)
+
+
+@operator("aten._grouped_mm")
+def grouped_mm(op: Operation, x: View, mat2: View, offs: View | None = None, **_: Any) -> View:
+    """Rows times the matrix of their group, by where the groups of rows end."""
+    if offs is None or len(x.dims) != 2 or len(mat2.dims) != 3:
+        raise op.refuse("is imported for groups of rows: a matrix, matrices and where groups end")
+    group = group_of(op.trace, offs, x.shape[0])
+    return grouped_product(op.trace, x, mat2, group, op.dtype)
+
+
+def _per_dimension(given: int | Sequence[int], count: int) -> list[int]:
+    """A number for each dimension, where one stands for all."""
+    many = [given] if isinstance(given, int) else [*given]
+    return many * count if len(many) == 1 else many
+
+
+def _padded(op: Operation, x: View, around: Sequence[int], value: Number = 0) -> View:
+    """The last dimensions with a number before and after them."""
+    first = len(x.dims) - len(around)
+    for k, count in enumerate(around):
+        x = padded(op.trace, x, op.trace.number(value, x.dtype), first + k, count, count)
+    return x
+
+
+@operator("aten.convolution")
+def convolution(
+    op: Operation,
+    x: View,
+    weight: View,
+    bias: View | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+    **_: Any,
+) -> View:
+    """Sums of products over windows, and over the channels of each group."""
+    if transposed:
+        raise op.refuse("is not imported transposed")
+    rank = len(weight.dims) - 2
+    x = _padded(op, x, _per_dimension(padding, rank))
+    steps, spreads = _per_dimension(stride, rank), _per_dimension(dilation, rank)
+    made = convolved(op.trace, x, weight, steps, spreads, groups, op.dtype)
+    if bias is None:
+        return made
+    wide = op.trace.reshape(bias, (*bias.shape, *(1,) * rank))
+    return op.trace.map("x + y", made, wide, dtype=op.dtype)
+
+
+@operator("aten.unfold")
+def unfold(op: Operation, x: View, dimension: int, size: int, step: int) -> View:
+    """The windows along a dimension, what is in them last."""
+    if not x.dims:
+        return op.trace.unsqueeze(x, 0)
+    place = dimension % len(x.dims)
+    seen = windowed(op.trace, x, place, size, step, 1)
+    order = [k for k in range(len(seen.dims)) if k != place + 1]
+    return op.trace.transpose(seen, [*order, place + 1])
+
+
+@operator(
+    "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool2d_with_indices",
+    "aten.max_pool3d_with_indices", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
+)  # fmt: skip
+def pool(
+    op: Operation,
+    x: View,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> View | list[View]:
+    """The mean of every window, or the largest element, without saying where it was."""
+    rank = int(op.short.partition("_pool")[2][0])
+    sizes = _per_dimension(kernel_size, rank)
+    steps = _per_dimension(stride, rank) if stride else sizes
+
+    def aggregated(array: View, agg: str, beside: float = 0, join: str | None = None) -> View:
+        wide = _padded(op, array, _per_dimension(padding, rank), beside)
+        seen, at = windows(op.trace, wide, sizes, steps, _per_dimension(dilation, rank))
+        return op.trace.reduce(seen, at, agg, join=join, dtype=op.dtype)
+
+    if op.short.startswith("max"):
+        found = aggregated(x, "max", -inf)
+        return [found] if op.short.endswith("indices") else found
+    if divisor_override or count_include_pad:
+        return aggregated(x, "sum", join=f"x / {divisor_override or prod(sizes)}")
+    counts = aggregated(op.trace.number(1, x.dtype, x.shape), "sum")
+    return op.trace.map("x / y", aggregated(x, "sum"), counts, dtype=op.dtype)
+
+
+@operator(
+    "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
+    "aten._adaptive_avg_pool2d",
+)  # fmt: skip
+def adaptive_avg_pool(op: Operation, x: View, output_size: Sequence[int]) -> View:
+    """The means of parts, as many as are wanted."""
+    rank = len(output_size)
+    before = x.shape[:-rank]
+    pairs = [*zip(x.shape[-rank:], op.shape[-rank:], strict=True)]
+    if any(size % count for size, count in pairs):
+        raise op.refuse(f"is imported for sizes that divide those of the input, {x.shape}")
+    apart = op.trace.reshape(x, (*before, *(n for s, c in pairs for n in (c, s // c))))
+    at = [len(before) + 2 * k + 1 for k in range(rank)]
+    return op.trace.cast(mean_of(op, apart, at, False), op.dtype)
+
+
+MOST_TOLD = 2**24
+"""Of how many elements a mask is computed at most, to tell whether every query sees a key."""
+
+
+@operator("aten.scaled_dot_product_attention")
+def attention(
+    op: Operation,
+    query: View,
+    key: View,
+    value: View,
+    attn_mask: View | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> View:
+    """The softmax of queries times keys, times values."""
+    if dropout_p:
+        raise op.refuse("draws random numbers for dropout; put the module in evaluation mode")
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (_shared(op, each, times) for each in (key, value))
+    rank = len(op.shape)
+    batch = tuple(range(rank - 2))
+    s, t, d, e = rank, rank + 1, rank + 2, rank + 3
+
+    def read(array: View, *last: int) -> Read:
+        return Read(array, (*batch[len(batch) + 2 - len(array.dims) :], *last))
+
+    products = op.trace.einsum([read(query, s, d), read(key, t, d)], (*batch, s, t))
+    by = 1 / sqrt(query.shape[-1]) if scale is None else scale
+    scores = op.trace.map(f"x * {number(float(by))}", op.wide(products))
+    scores = _masked(op, scores, attn_mask, is_causal)
+    weights = softmax_of(op, scores, rank - 1, op.dtype)
+    if rank == 4:
+        heads = "h" if len(key.dims[1]) == 1 else None  # else each is shared by some of the queries
+        for array in (query, key, value):
+            op.trace.vote(array, ("b", heads, "s", "d"))
+        op.trace.vote(products, ("b", ("h", "g"), None, None))
+    reads = [read(weights, s, t), read(value, t, e)]
+    found = op.trace.einsum(reads, (*batch, s, e), dtype=op.dtype)
+    return found if attn_mask is None else _seen_only(op, found, attn_mask)
+
+
+def _seen_only(op: Operation, found: View, mask: View) -> View:
+    """Zeros for the queries that a mask lets see no key, as torch has it."""
+    is_truth = mask.dtype == BOOL
+    value = op.trace.formula(mask) if prod(mask.shape) <= MOST_TOLD else None
+    if value is not None and _all_see(value, mask.shape, mask.dtype):
+        return found
+    seen = op.trace.reduce(mask, [len(mask.dims) - 1], "any" if is_truth else "max", keep=True)
+    seen = seen if is_truth else op.trace.map("x > -inf", seen)
+    return op.trace.map("where(x, y, 0)", seen, found, dtype=op.dtype)
+
+
+@lru_cache(maxsize=64)
+def _all_see(value: Expr, shape: tuple[int, ...], dtype: DType) -> bool:
+    """Whether a mask from indices alone lets every query see a key."""
+    known = evaluated(shape, value, dtype)
+    return bool((known if dtype == BOOL else known > -inf).any(-1).all())
+
+
+def _shared(op: Operation, array: View, times: int) -> View:
+    """Heads that are each shared by several of the queries."""
+    *batch, heads, rows, width = array.shape
+    apart = op.trace.unsqueeze(array, len(batch) + 1)
+    wide = op.trace.expand(apart, (*batch, heads, times, rows, width))
+    return op.trace.reshape(wide, (*batch, heads * times, rows, width))
+
+
+def _masked(op: Operation, scores: View, mask: View | None, is_causal: bool) -> View:
+    if is_causal:
+        rows, columns = (op.trace.iota(size, "int64") for size in scores.shape[-2:])
+        mask = op.trace.map("y <= x", op.trace.unsqueeze(rows, 1), columns)
+    if mask is None or (mask.dtype == BOOL and mask.number is True):
+        return scores
+    if mask.dtype == BOOL:
+        return op.trace.map("where(x, y, -inf)", mask, scores)
+    return op.trace.map("x + y", scores, op.trace.cast(mask, scores.dtype))
