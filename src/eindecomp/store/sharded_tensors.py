@@ -51,18 +51,12 @@ def read_sharded(
 
 
 def _box(field: Field, shape: tuple[int, ...]) -> Box:
-    sides = field.items()
-    if len(sides) != len(shape):
-        raise field.wrong(f"must have {len(shape)} sides")
-    return tuple(_side(each, size) for each, size in zip(sides, shape, strict=True))
-
-
-def _side(field: Field, size: int) -> tuple[int, int]:
-    ends = field.items()
-    if len(ends) != 2:
-        raise field.wrong("must be where a side begins and ends")
-    low = ends[0].whole(0, size)
-    return low, ends[1].whole(low, size)
+    found: list[tuple[int, int]] = []
+    for side, size in zip(field.items(len(shape), f"{len(shape)} sides"), shape, strict=True):
+        begin, end = side.items(2, "where a side begins and ends")
+        low = begin.whole(0, size)
+        found.append((low, end.whole(low, size)))
+    return tuple(found)
 
 
 def _cover(shape: tuple[int, ...], boxes: list[Box]) -> bool:
