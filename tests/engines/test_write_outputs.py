@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from eindecomp.engines.write_outputs import create_file, write_block
+from eindecomp.engines.array_files import create_file, write_block
 
 FLOAT64 = np.dtype("float64")
 

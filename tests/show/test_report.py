@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.events import BytesMoved, TaskFinished
+from eindecomp.engines.result import BytesMoved, TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.show.report.content import content

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.engine import Engine, find_engine
 from eindecomp.engines.executable import Executable
-from eindecomp.engines.ranks import Alone, ranks_of
+from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, PlanError
 from eindecomp.planner.plan import Plan
 from eindecomp.store.plan_file import from_json, to_json
@@ -84,7 +84,7 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
     """
     ranks = ranks_of(engine_of(engine, options))
     share = ranks.share_bytes
-    if isinstance(ranks, Alone):
+    if ranks.size == 1:
         return make()
     if ranks.rank:
         text = share(None)

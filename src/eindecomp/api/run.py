@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.engines.events import Event
     from eindecomp.engines.executable import Executable
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Event, Result
 
 
 def run(

@@ -9,14 +9,14 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
-from eindecomp.engines.stored_inputs import (
-    KINDS,
+from eindecomp.engines.array_files import (
     check_regular,
     check_start,
     npy_array,
     open_stored,
     reading,
 )
+from eindecomp.engines.jax.hlo import KINDS
 from eindecomp.errors import InputError, suggest
 from eindecomp.lang.dtypes import Kind, kind
 

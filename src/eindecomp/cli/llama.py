@@ -145,7 +145,7 @@ def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:
     """The lines that the first rank of a job reads, on all of them."""
 
     def first() -> bytes:
-        with ranks.waiting_for_input():  # until the others have it, too
+        with ranks.not_stuck():  # until the others have it, too
             line = next(lines, None)
             return ranks.share_bytes(b"" if line is None else _LINE + line.encode())
 

@@ -18,15 +18,13 @@ from eindecomp.kernels.cores import cores
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from eindecomp.engines.events import Event
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
 
-    Listener = Callable[[Event], None]
-    Read = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
+    ReadOthers = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
     """Reads and checks the other inputs and the run-time scalars that a run is given."""
-    GoOn = Callable[[Mapping[str, Any], Read], Result | None]
+    GoOn = Callable[[Mapping[str, Any], ReadOthers], Result | None]
 
 GROUP = "eindecomp.engines"
 

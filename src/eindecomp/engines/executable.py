@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from eindecomp.engines.stored_inputs import open_stored
+from eindecomp.engines.array_files import open_stored
 from eindecomp.engines.tensor import Remembered, Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
@@ -16,8 +16,8 @@ from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from eindecomp.engines.engine import Engine, GoOn, Listener, Prepared
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.engine import Engine, GoOn, Prepared
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eindecomp.engines.ranks import agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
-from eindecomp.engines.whole_folder import beside, flush, flush_folder, naming, put_in_place, remove
+from eindecomp.engines.whole_files import (
+    beside,
+    flush,
+    flush_folder,
+    naming_file,
+    put_in_place,
+    remove,
+)
 from eindecomp.errors import InputError, quote, shorten
 
 if TYPE_CHECKING:
@@ -144,7 +151,7 @@ class StepFolders:
     ) -> None:
         """Rank 0, when all shards are on disk: let them be a step, and remove others."""
         text = json.dumps({**manifest, "digest": _digest(manifest)})
-        with naming(place / MANIFEST):
+        with naming_file(place / MANIFEST):
             (fresh / MANIFEST).write_text(text)
             flush(fresh / MANIFEST)
             flush_folder(fresh)
@@ -217,7 +224,7 @@ def _shard(place: Path, rank: int) -> Path:
 
 
 def _write_shard(fresh: Path, place: Path, rank: int, arrays: Mapping[str, Array]) -> FileStamp:
-    with naming(_shard(place, rank)):
+    with naming_file(_shard(place, rank)):
         fresh.mkdir(parents=True, exist_ok=True)
         stamp = write_tensors(_shard(fresh, rank), arrays)
         flush_folder(fresh)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.rates import MOST_POINTS, Curve
 from eindecomp.store.field import Field, FileFormat
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.graph.lone_labels import as_written
 from eindecomp.graph.text.elaborate import parse
@@ -41,7 +42,6 @@ from eindecomp.store.plan_decisions import (
     read_pin,
     read_strategy,
 )
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph

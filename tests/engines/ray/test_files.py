@@ -191,7 +191,7 @@ def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     ],
 )
 def test_outputs_that_cannot_be_written_are_refused(outputs, message):
-    from eindecomp.engines.write_outputs import check_outputs
+    from eindecomp.engines.array_files import check_outputs
 
     with pytest.raises(ed.InputError, match=message):
         check_outputs(ed.parse(MATMUL), outputs)

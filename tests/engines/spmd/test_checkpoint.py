@@ -19,8 +19,8 @@ from safetensors.numpy import load_file
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.engines.ranks import writers
 from eindecomp.engines.safetensors_file import write_tensors
+from eindecomp.engines.spmd.job import writers
 from eindecomp.engines.step_folders import Step
 from eindecomp.layout.boxes import within
 from eindecomp.store.field import Field

@@ -16,27 +16,28 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from eindecomp.engines.events import (
-    PROGRAM,
-    BytesMoved,
-    KernelCompiled,
-    RunStarted,
-    TaskFinished,
-    TaskStarted,
-)
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
 from eindecomp.engines.jax.layouts import ask_for_cpu_devices, devices_of, mesh_of_devices
 from eindecomp.engines.jax.tensors import JaxArrays, Placing, as_given
-from eindecomp.engines.record import naming
-from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import bytes_of, check_space, largest_tile
+from eindecomp.engines.resources import bytes_of, check_space, largest_tile
+from eindecomp.engines.result import (
+    PROGRAM,
+    BytesMoved,
+    KernelCompiled,
+    Result,
+    RunStarted,
+    Stats,
+    TaskFinished,
+    TaskStarted,
+    naming,
+)
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, RunError
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, fullest
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.result import Listener
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
 

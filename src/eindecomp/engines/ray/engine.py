@@ -15,7 +15,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from eindecomp.engines.events import TaskFinished, TaskStarted
+from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.ray.cluster import Cluster, StoredJob, check_address, recoveries
 from eindecomp.engines.ray.files import Folder, MappedArray, Stored
 from eindecomp.engines.ray.submit import Submitting, TasksOfRun, what_it_makes
@@ -29,10 +29,9 @@ from eindecomp.engines.ray.tensors import (
     write_outputs,
 )
 from eindecomp.engines.ray.worker import Order
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.space import check_space, largest_tile
+from eindecomp.engines.resources import check_space, largest_tile
+from eindecomp.engines.result import RunRecord, TaskFinished, TaskStarted
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling, uncut
@@ -43,12 +42,11 @@ from eindecomp.tra.program.steps import kind_of
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from eindecomp.engines.engine import Listener
     from eindecomp.engines.ray.files import KeptFile
     from eindecomp.engines.ray.tasks import Job, Key, RayTask
     from eindecomp.engines.ray.tensors import Write
     from eindecomp.engines.ray.worker import Report
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.steps import (

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
 from eindecomp.engines.ray.cluster import note_recovery, ray_module
 from eindecomp.engines.ray.files import where_it_lies
 from eindecomp.engines.ray.submit import reason_of
 from eindecomp.engines.ray.worker import cut_block, load_block, put_together
 from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.whole_folder import beside, put_in_place, remove
-from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
+from eindecomp.engines.whole_files import beside, put_in_place, remove
 from eindecomp.errors import InputError, RunError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling

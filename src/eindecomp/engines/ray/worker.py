@@ -20,7 +20,7 @@ from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.ray.cluster import is_called_off, note_recovery, read_job
 from eindecomp.engines.ray.files import MappedArray
 from eindecomp.engines.ray.tasks import origin
-from eindecomp.engines.record import naming_tile
+from eindecomp.engines.result import naming_tile
 from eindecomp.engines.tensor import block_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of

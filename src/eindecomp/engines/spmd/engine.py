@@ -14,30 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.ranks import agree
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import check_space, is_little, needed_space
-from eindecomp.engines.spmd.bound_row import bind_row
+from eindecomp.engines.resources import check_space, is_little, needed_space
+from eindecomp.engines.result import Result, RunRecord, Stats
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.job import (
     WatchedRanks,
     arrays_on,
     check_same_plan,
     connect,
+    in_words,
+    named,
     write_outputs,
 )
-from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
     cuts_behind,
     in_segments,
     loads_of,
 )
-from eindecomp.engines.spmd.step_names import in_words, named
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -50,8 +49,8 @@ from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, Redu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.engine import Listener
-    from eindecomp.engines.spmd.rank_memory import BoundStep, Do
+    from eindecomp.engines.result import Listener
+    from eindecomp.engines.spmd.rank_row import BoundStep, Do
     from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
@@ -142,7 +141,6 @@ class SpmdProgram:
         self._arrays = arrays = engine.arrays
         with self._watch.waiting("the comparison of all ranks' memory"):
             self._check_space()
-        self._sources = arrays.sources()
         with self._watch.waiting("the binding of steps"):
             bound = bind_row(program, self.row, arrays, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
@@ -168,7 +166,7 @@ class SpmdProgram:
     def _block(self, given: Any, wanted: Tiling) -> Array:
         box = wanted.box(self.program.mesh, self.rank)
         if not isinstance(given, Tensor):
-            with self._watch.using_disk():  # where it may lie
+            with self._watch.not_stuck():  # where it may lie
                 return self._arrays.block(given, box, copy=True)
         if given.mesh is not self.program.mesh and given.mesh != self.program.mesh:
             return self._arrays.block(given.numpy(), box, copy=True)
@@ -202,7 +200,7 @@ class SpmdProgram:
         given = memory.inputs[buffer.tensor]
         if isinstance(given, Tensor):
             return self._block(given, buffer.tiling)
-        with self._watch.using_disk():
+        with self._watch.not_stuck():
             return self._arrays.block(given, box, copy=False)
 
     # Running
@@ -219,13 +217,13 @@ class SpmdProgram:
         program = self.program
         placed = sum(placing_bytes(program, name, given) for name, given in inputs.items())
         memory = RankMemory(
+            self._arrays,
             inputs,
             scalars,
             [None] * len(program.buffers),
-            self._sources,
-            donated,
+            [0] * len(program.steps),
             [*scalars.values()],
-            received=[0] * len(program.steps),
+            donated,
         )
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
@@ -348,7 +346,7 @@ class SpmdProgram:
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""
-        self._sources = self._arrays.sources()
+        self._arrays.let_go()
 
 
 def _receiving(program: Program) -> list[tuple[int, int]]:

@@ -1,34 +1,180 @@
-"""What one rank sends and receives in a step, and in which memory.
+"""What one rank sends and receives in a step, in which memory, and by what.
 
 Blocks that lie in one piece are sent from and received into the tiles themselves; others go
-through memory of their own, or are read where they lie by ranks of the same machine. What a rank
-has of its own stays on it.
+through memory of their own. What a rank has of its own stays on it. A `Transport` moves flat
+arrays, never objects; a kernel library makes, computes and copies them, and what else a rank has to
+know of its tiles is in `RankArrays`: how they lie, how they travel, when a device has done with
+them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-
-from eindecomp.engines.spmd.host_arrays import MemoryFile, file_of, mapped, shared_array
-from eindecomp.engines.spmd.protocols import PeerSpans
 from eindecomp.layout.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.spmd.protocols import Pending, RankArrays, Span
+    import numpy as np
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import Exchange
 
-    Array = Any
+    Counts = np.ndarray[Any, Any]
     Where = tuple[slice, ...]
-    Copy = Callable[[Array, Array], None]
+    Copy = Callable[[Any, Any], None]
+
+Array = Any
+"""Of whatever kind is moved and computed."""
+
+Span = tuple[int, int]
+"""Where in a flat array elements begin, and how many they are."""
+
+
+class PeerSpans(NamedTuple):
+    """A flat array, and which part of it goes to each other rank or comes from it."""
+
+    array: Array
+    spans: Mapping[int, Span]
+
+    def parts(self) -> list[tuple[int, Array]]:
+        """The ranks, each with its part; those that have none of it are left out."""
+        found = ((rank, start, count) for rank, (start, count) in self.spans.items())
+        return [(rank, self.array[at : at + count]) for rank, at, count in found if count]
+
+
+class Pending(Protocol):
+    """Communication that was started."""
+
+    def wait(self) -> None:
+        """Return when it is done: what was sent may be changed, what was asked for is there."""
+        ...
+
+
+class Carrier(Protocol):
+    """What moves arrays of one kind from rank to rank."""
+
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Pending:
+        """Elements to other ranks and from them; nothing else is under way with this tag.
+
+        If all ranks of a `group` exchange among each other in this step, that is it. All ranks
+        begin their exchanges in the order of the program.
+        """
+        ...
+
+
+class Transport(Carrier, Protocol):
+    """This process among the ranks of its job, whose arrays in the host's memory it moves."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: `mpi` or `torch`."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        ...
+
+    def gather_bytes(self, own: bytes) -> list[bytes]:
+        """What every rank has to say, by rank."""
+        ...
+
+    def gather_counts(self, own: Counts) -> Counts:
+        """The integers of every rank, as many of each: a row for each rank."""
+        ...
+
+    def post(self, state: bytes) -> None:
+        """Tell the ranks that watch this one how it is; called by the watching thread only."""
+        ...
+
+    def heard(self) -> dict[int, bytes]:
+        """What ranks have told since this was asked last; called by the watching thread only."""
+        ...
+
+    def lost(self) -> list[int]:
+        """The ranks that are known to be gone."""
+        ...
+
+    def abort(self) -> None:
+        """End the whole job at once, this process too."""
+        ...
+
+
+class RankArrays(Protocol):
+    """One kind of array, on one rank."""
+
+    @property
+    def kind(self) -> str:
+        """What ranks have to agree on."""
+        ...
+
+    @property
+    def library(self) -> KernelLibrary:
+        """What computes them."""
+        ...
+
+    @property
+    def carrier(self) -> Carrier:
+        """What moves them from rank to rank."""
+        ...
+
+    def stored(self, given: Any, vertex: Vertex) -> Any:
+        """What was given for an input, checked, and left where it is."""
+        ...
+
+    def block(self, given: Any, box: Box, *, copy: bool) -> Array:
+        """A block of what was given, in one piece; without `copy` it may share its memory."""
+        ...
+
+    def taken(self, block: Array) -> Array:
+        """A block of a tensor, which may have been made of arrays of another kind."""
+        ...
+
+    def is_in_one_piece(self, array: Array) -> bool:
+        """Whether an array lies row by row, without gaps."""
+        ...
+
+    def flat(self, count: int, like: Array) -> Array:
+        """A new flat array of another's type, with anything in it."""
+        ...
+
+    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> Array:
+        """An array with anything in it, which other ranks can read where it is if `is_shared`."""
+        ...
+
+    def give(self, array: Array) -> None:
+        """Take an array that nobody reads any more; it may be made another of."""
+        ...
+
+    def let_go(self) -> None:
+        """Keep no array any longer that was given."""
+        ...
+
+    def neighbours(self) -> Mapping[int, int]:
+        """The processes of the ranks that can read this rank's shared arrays where they are."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for the device to have done all that it was told to."""
+        ...
+
+
+# Blocks of arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,93 +308,3 @@ class Started:
             blocks, target, flat, copy = self.staged
             blocks.copy(target, flat, copy, into_flat=False)
         return self.coming
-
-
-# Blocks that are read where they lie
-
-
-@dataclass(frozen=True, slots=True)
-class MappedBlock:
-    """A block of a peer's array, and where it belongs in this rank's."""
-
-    peer: int
-    process: int
-    shape: tuple[int, ...]
-    """That of the peer's array."""
-    wanted: Where
-    """Where in it the block is."""
-    place: Where
-    """Where in this rank's array it belongs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappedExchange:
-    """An exchange by which ranks of one machine read what they want of each other.
-
-    They tell each other in which memory files their arrays are, read, and wait until those who read
-    of them have done so.
-    """
-
-    reads: tuple[MappedBlock, ...]
-    readers: tuple[int, ...]
-    """The ranks that read of this one."""
-    kept: tuple[tuple[Where, Where], ...]
-    tag: int
-    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
-    """Of each peer the array that was mapped last, and the serial number of its file."""
-
-    def start(self, arrays: RankArrays, source: Array, target: Array) -> MappedReads:
-        """Tell the others where the source is."""
-        copy = arrays.library.copy
-        file = file_of(source) if arrays.is_in_one_piece(source) else None
-        shared = source
-        if file is None:  # it was made elsewhere, as from a checkpoint
-            shared = shared_array(source.shape, source.dtype)
-            copy(shared, source)
-            file = file_of(shared)
-        files = np.zeros((len(self.reads), 2), np.int64)
-        pending = self.tell(arrays, np.array(file), files)
-        for here, there in self.kept:
-            copy(target[there], source[here])
-        return MappedReads(self, arrays, pending, files, target, shared)
-
-    def tell(self, arrays: RankArrays, own: Array, told: Array, *, back: bool = False) -> Pending:
-        """Tell readers some numbers; a row comes from each who is read of. Or `back` to those."""
-        read_of, size = [each.peer for each in self.reads], len(own)
-        to, of = (read_of, self.readers) if back else (self.readers, read_of)
-        sends = PeerSpans(own, dict.fromkeys(to, (0, size)))
-        spans = {peer: (size * k, size) for k, peer in enumerate(of)}
-        return arrays.carrier.exchange(sends, PeerSpans(told.reshape(-1), spans), self.tag)
-
-    def theirs(self, read: MappedBlock, file: MemoryFile, dtype: DType) -> Array:
-        """The array of a peer."""
-        serial, array = self.maps.get(read.peer, (0, None))
-        if array is None or serial != file.serial:
-            array = mapped(read.process, file, read.shape, dtype)
-            self.maps[read.peer] = file.serial, array
-        return array
-
-
-@dataclass(frozen=True, slots=True)
-class MappedReads:
-    """Reading that can begin when peers have told where their arrays are."""
-
-    exchange: MappedExchange
-    arrays: RankArrays
-    pending: Pending
-    files: Array
-    target: Array
-    source: Array
-    """Held until all have read it."""
-
-    def finish(self) -> int:
-        """Read, and wait for those who read of this rank; the bytes that were read."""
-        self.pending.wait()
-        came = 0
-        for each, told in zip(self.exchange.reads, self.files, strict=True):
-            theirs = self.exchange.theirs(each, MemoryFile(*told.tolist()), self.target.dtype)
-            self.arrays.library.copy(self.target[each.place], theirs[each.wanted])
-            came += theirs[each.wanted].nbytes
-        done = np.zeros((len(self.exchange.readers), 1), np.uint8)
-        self.exchange.tell(self.arrays, np.zeros(1, np.uint8), done, back=True).wait()
-        return came

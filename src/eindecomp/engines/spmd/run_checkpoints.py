@@ -19,7 +19,7 @@ from eindecomp.engines.ranks import agree
 from eindecomp.engines.safetensors_file import map_file, tensors_of
 from eindecomp.engines.step_folders import StepFolders, step_number
 from eindecomp.engines.tensor import as_numpy
-from eindecomp.engines.whole_folder import remove
+from eindecomp.engines.whole_files import remove
 from eindecomp.errors import InputError, suggest
 from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter, Role
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
+    from eindecomp.engines.spmd.rank_row import Do, RankMemory
     from eindecomp.engines.step_folders import Step
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program
@@ -91,7 +91,7 @@ class RunCheckpoints:
         """`loaded` are this rank's blocks of inputs, which the library computes."""
         self.program, self.cuts, self.ranks, self.library = program, cuts, ranks, library
         own = blake2b(digest_size=16)
-        with ranks.using_disk():
+        with ranks.not_stuck():
             for block in loaded:
                 own.update(np.ascontiguousarray(as_numpy(block)).reshape(-1).view(np.uint8).data)
         what = repr((program.mesh, program.buffers, program.steps, list(cuts), list(scalars)))

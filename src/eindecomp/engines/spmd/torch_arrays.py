@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.protocols import Carrier, PeerSpans, Transport
+    from eindecomp.engines.spmd.exchange import Carrier, PeerSpans, Transport
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
@@ -68,9 +68,16 @@ class TorchArrays:
         """A new flat tensor of another's type, with anything in it."""
         return like.new_empty(count)
 
-    def sources(self) -> tuple[_Fresh, _Fresh]:
-        """Torch itself uses the memory of a GPU again."""
-        return _Fresh(self.library), _Fresh(self.library)
+    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> torch.Tensor:
+        """A new tensor; torch itself uses the memory of a GPU again."""
+        del is_shared
+        return self.library.empty(shape, dtype)
+
+    def give(self, array: torch.Tensor) -> None:
+        """Leave it to torch."""
+
+    def let_go(self) -> None:
+        """Nothing is kept."""
 
     def neighbours(self) -> dict[int, int]:
         """None: memory that is read where it is belongs to NumPy's arrays."""
@@ -80,20 +87,6 @@ class TorchArrays:
         """Wait for the GPU to have done what it was told to."""
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
-
-
-class _Fresh:
-    """New tensors whenever one is asked for."""
-
-    def __init__(self, library: TorchLibrary) -> None:
-        self._library = library
-
-    def make(self, shape: tuple[int, ...], dtype: DType) -> torch.Tensor:
-        """A tensor with anything in it."""
-        return self._library.empty(shape, dtype)
-
-    def give(self, array: torch.Tensor) -> None:
-        """Let go of it."""
 
 
 class NcclCarrier:

@@ -24,7 +24,7 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.protocols import PeerSpans
+    from eindecomp.engines.spmd.exchange import PeerSpans
 
     Array = Any
     """NumPy's, or torch's tensor."""

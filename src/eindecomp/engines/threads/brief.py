@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.engines.threads.tiled import Tile, undivided
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cores import cores

@@ -12,9 +12,8 @@ from weakref import ref
 
 import numpy as np
 
+from eindecomp.engines.resources import Spare, check_space
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import check_space
-from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.brief import TOGETHER, cut_brief_programs_for_cores
 from eindecomp.engines.threads.memory import Memory, is_in_memory
@@ -41,7 +40,7 @@ from eindecomp.tra.program.memory import Peak, peak_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.result import Listener
     from eindecomp.engines.threads.steps import Step
     from eindecomp.engines.threads.tiled import TiledProgram
     from eindecomp.planner.plan import Plan

@@ -6,7 +6,7 @@ from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.events import (
+from eindecomp.engines.result import (
     BytesMoved,
     KernelCompiled,
     RunStarted,
@@ -18,7 +18,7 @@ from eindecomp.engines.events import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eindecomp.engines.events import Event
+    from eindecomp.engines.result import Event
     from eindecomp.engines.threads.schedule import KernelCall, Schedule
     from eindecomp.kernels.compilations import Compilation
 

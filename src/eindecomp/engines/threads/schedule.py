@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.graph.ops import Fill, Gather, Input
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of

@@ -27,8 +27,7 @@ from eindecomp.tra.program.memory import fullest
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from eindecomp.engines.events import Event
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Event, Result
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.planner.plan import Plan
     from eindecomp.show.rows import Row

@@ -6,15 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished
+from eindecomp.engines.result import BytesMoved, KernelCompiled, TaskFinished
 from eindecomp.show.words import count_words, exact, short
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eindecomp.engines.events import Event
-    from eindecomp.engines.result import Result, Stats
+    from eindecomp.engines.result import Event, Result, Stats
     from eindecomp.planner.costs.cost import Cost
     from eindecomp.planner.plan import Plan
 

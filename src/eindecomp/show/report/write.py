@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.engines.events import (
+from eindecomp.engines.result import (
     PROGRAM,
     BytesMoved,
     Event,
     KernelCompiled,
+    Result,
     TaskFinished,
     TaskStarted,
 )
-from eindecomp.engines.result import Result
+from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
 from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.costs.machine import machine_of
@@ -34,7 +35,6 @@ from eindecomp.planner.space.strategy import spelled, strategy_words
 from eindecomp.show.draw.svg import check_page
 from eindecomp.show.report.content import content, memory_of
 from eindecomp.show.words import exact
-from eindecomp.store.whole_file import check_writable, write_whole
 from eindecomp.tra.simulation.run import SimulatedRun
 
 if TYPE_CHECKING:

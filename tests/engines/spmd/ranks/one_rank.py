@@ -10,7 +10,7 @@ import torch
 from agreement import agree, arrays_for
 
 import eindecomp as ed
-from eindecomp.engines.spmd.protocols import PeerSpans
+from eindecomp.engines.spmd.exchange import PeerSpans
 from eindecomp.engines.spmd.torch_transport import as_bytes
 from eindecomp.models.paper_graphs import ffnn
 

@@ -6,21 +6,15 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from operator import is_
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eindecomp.engines.spmd.exchange import (
-    BlockExchange,
-    MappedBlock,
-    MappedExchange,
-    blocks_of,
-    exchange_of,
-)
-from eindecomp.engines.spmd.rank_memory import BoundStep, RowPlaces, ending, read_in_place
+from eindecomp.engines.resources import LARGE
+from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of, exchange_of
+from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange
+from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
-from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import group_along
@@ -38,35 +32,157 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from eindecomp.engines.spmd.protocols import RankArrays
-    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
-    from eindecomp.kernels.library import TileKernel
+    from eindecomp.engines.spmd.exchange import RankArrays, Started
+    from eindecomp.engines.spmd.host_arrays import MappedReads
+    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
 
     Array = Any
-    Loader = Callable[[RankMemory, int, Box], None]
+    Arrays = tuple[Array, ...]
+    Loader = Callable[["RankMemory", int, Box], None]
     Communication = BlockExchange | MappedExchange
+    Begun = Sequence[Started | MappedReads]
+
+SMALL = 1 << 16  # bytes of a rank's block that is not worth being read by others where it is
+
+
+class Room(NamedTuple):
+    """What arrays a buffer has."""
+
+    shapes: tuple[tuple[tuple[int, ...], DType], ...]
+    nbytes: int
+    is_shared: bool
+    """Whether other ranks read them where they are."""
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """What a rank holds of each buffer during a run, and what it has under way."""
+
+    kind: RankArrays
+    """What arrays there are, and where they come from."""
+    inputs: Mapping[str, Any]
+    scalars: Mapping[str, Any]
+    held: list[Arrays | None]
+    received: list[int]
+    """By step, how many bytes have come."""
+    values: Sequence[object] = ()
+    """The values of run-time scalars, in the graph's order."""
+    donated: Collection[str] = ()
+    """The inputs whose tensors nobody reads again."""
+    started: dict[int, Begun] = field(default_factory=dict[int, "Begun"])
+    """By step, what is to be waited for."""
+    parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
+    """By step, where partial results of others come to."""
+    bytes_held: int = 0
+    peak: int = 0
+
+    def make(self, buffer: int, room: Room) -> Arrays:
+        """Arrays for a buffer, with anything in them."""
+        make, is_shared = self.kind.make, room.is_shared
+        made = tuple([make(shape, dtype, is_shared) for shape, dtype in room.shapes])
+        self.held[buffer] = made
+        self.grow(room.nbytes)
+        return made
+
+    def grow(self, count: int) -> None:
+        """Note that so many bytes more are held."""
+        self.bytes_held += count
+        self.peak = max(self.peak, self.bytes_held)
+
+    def drop(self, buffer: int, owned: int) -> None:
+        """Let go of a buffer."""
+        arrays = self.held[buffer]
+        self.held[buffer] = None
+        self.bytes_held -= owned
+        if owned >= LARGE and arrays is not None:
+            for array in arrays:
+                self.kind.give(array)
+
+    def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
+        """Let go of a block of an input, and of its memory if it was made here or donated."""
+        given, array = self.inputs[name], self.array(buffer)
+        self.held[buffer] = None
+        if isinstance(given, Tensor):
+            if name not in self.donated:
+                return
+            # Another tensor may have the same block, which then lives on with that.
+            given.data = {of: block for of, block in given.held().items() if of != tiling}
+        self.bytes_held -= array.nbytes
+
+    def array(self, buffer: int) -> Array:
+        """What is held of a tensor."""
+        return self.arrays(buffer)[0]
+
+    def arrays(self, buffer: int) -> Arrays:
+        """What is held of a buffer."""
+        arrays = self.held[buffer]
+        assert arrays is not None  # noqa: S101 - the program frees nothing that is read
+        return arrays
+
+
+Do = Callable[[RankMemory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """What a rank does in a step: `begin`, and for communication what ends it."""
+
+    begin: Do
+    end: Do | None = None
 
 
 def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     neighbours = arrays.neighbours()
-    shared = read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    places = RowPlaces(program, row.device, arrays, shared)
-    binder = _Binder(places, load, neighbours)
+    shared = _read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
+    binder = _Binder(program, row.device, arrays, load, neighbours, shared)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
+
+
+def _read_in_place(program: Program) -> frozenset[int]:
+    """The buffers that ranks of one machine had better read where they are.
+
+    That is what is sent all-to-all, unless it is given or little.
+    """
+    sources = {
+        step.source
+        for step in program.steps
+        if isinstance(step, Move) and isinstance(step.pattern, Exchanged)
+    }
+    return frozenset(
+        number
+        for number in sources
+        if (buffer := program.buffers[number]).role is not Role.GIVEN
+        and buffer.item * buffer.tiling.elements(program.mesh) > SMALL * program.devices
+    )
+
+
+def _ending(number: int) -> Do:
+    """What waits for the communication of a step, and counts the bytes that came by it."""
+
+    def end(memory: RankMemory) -> None:
+        for started in memory.started.pop(number):
+            memory.received[number] += started.finish()
+
+    return end
 
 
 @dataclass(slots=True)
 class _Binder:
-    places: RowPlaces
+    program: Program
+    rank: int
+    arrays: RankArrays
     load: Loader
     neighbours: Mapping[int, int]
     """The processes of the ranks whose memory can be read."""
+    shared: frozenset[int]
+    """The buffers that other ranks read where they are."""
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -90,20 +206,22 @@ class _Binder:
             case Free():
                 return BoundStep(self._free(step))
 
+    def _box(self, buffer: int) -> Box:
+        """The rank's block of a buffer."""
+        return self.program.buffers[buffer].box(self.program.mesh, self.rank)
+
+    def _room(self, buffer: int) -> Room:
+        made, shape = self.program.buffers[buffer], shape_of(self._box(buffer))
+        nbytes = made.nbytes(self.program.mesh, self.rank)
+        return Room(tuple((shape, dtype) for dtype in made.types), nbytes, buffer in self.shared)
+
     # What it does alone
 
     def _generate(self, step: Generate, own: DeviceStep) -> Do:
-        graph, library = self.places.program.graph, self.places.library
-        op = graph[self.places.program.buffers[step.into].tensor].op
+        graph, library = self.program.graph, self.arrays.library
+        op = graph[self.program.buffers[step.into].tensor].op
         assert isinstance(op, Fill)  # noqa: S101
-        into, room, box = step.into, self.places.room(step.into), own.box
-        if room.kept is not None and not used_scalars(op.value):
-            library.fill(op, room.kept[0], box, {}, {})  # once and for all
-
-            def hold(memory: RankMemory) -> None:
-                memory.make(into, room)
-
-            return hold
+        into, room, box = step.into, self._room(step.into), own.box
 
         def generate(memory: RankMemory) -> None:
             [out] = memory.make(into, room)
@@ -112,89 +230,88 @@ class _Binder:
         return generate
 
     def _compute(self, step: Compute, own: DeviceStep) -> Do:
-        graph = self.places.program.graph
-        call = TileCall(self.places.library.kernel(graph, graph[step.vertex]), step.is_partial)
+        graph = self.program.graph
+        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
         reads = [
             None if read is None or box is None else self._read(read.buffer, box)
             for read, box in zip(step.reads, own.reads, strict=True)
         ]
-        into, room = step.into, self.places.room(step.into)
+        into, room, is_partial = step.into, self._room(step.into), step.is_partial
 
         def compute(memory: RankMemory) -> None:
             operands = [None if read is None else read(memory) for read in reads]
-            call(operands, memory.make(into, room), memory.values)
+            made = memory.make(into, room)
+            if is_partial:
+                kernel.partial(operands, made, memory.values)
+            else:
+                kernel.whole(operands, made[0], memory.values)
 
         return compute
 
     def _read(self, buffer: int, box: Box) -> Callable[[RankMemory], Array]:
         """What gives a block of what the rank holds."""
-        held = self.places.box(buffer)
+        held = self._box(buffer)
         if box == held:
             return lambda memory: memory.array(buffer)
         if not volume(box):
-            of = self.places.program.buffers[buffer].types[0]
-            nothing = self.places.library.empty(shape_of(box), of)
+            of = self.program.buffers[buffer].types[0]
+            nothing = self.arrays.library.empty(shape_of(box), of)
             return lambda _: nothing
         where = within(box, held)
         return lambda memory: memory.array(buffer)[where]
 
     def _free(self, step: Free) -> Do:
-        number, buffer = step.buffer, self.places.program.buffers[step.buffer]
+        number, buffer = step.buffer, self.program.buffers[step.buffer]
         name, tiling = buffer.tensor, buffer.tiling
         is_given = buffer.role is Role.GIVEN
-        if is_given and all(vertex.name != name for vertex in self.places.program.graph.outputs):
+        if is_given and all(vertex.name != name for vertex in self.program.graph.outputs):
             return lambda memory: memory.give_up(number, name, tiling)
         is_own = not is_given and number not in self.views  # views belong to what they are of
-        owned = buffer.nbytes(self.places.program.mesh, self.places.rank) if is_own else 0
+        owned = buffer.nbytes(self.program.mesh, self.rank) if is_own else 0
         return lambda memory: memory.drop(number, owned)
 
     # What it does with others
 
     def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
         source, into, moved = step.source, step.into, own.exchange
-        is_here = is_view(self.places.program, self.places.program.buffers[into], self.places.rank)
+        is_here = is_view(self.program, self.program.buffers[into], self.rank)
         if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
-            where = within(own.box, self.places.box(source))
+            where = within(own.box, self._box(source))
             exchange = self._exchange(number, step, replace(own, exchange=replace(moved, kept=())))
 
             def begin(memory: RankMemory) -> None:
                 memory.held[into] = (memory.array(source)[where],)
                 self._start(memory, number, exchange, source, into)
 
-            return BoundStep(begin, ending(number) if moved.sends else None)
-        exchange, room = self._exchange(number, step, own), self.places.room(into)
+            return BoundStep(begin, _ending(number) if moved.sends else None)
+        exchange, room = self._exchange(number, step, own), self._room(into)
 
         def make_and_begin(memory: RankMemory) -> None:
             memory.make(into, room)
             self._start(memory, number, exchange, source, into)
 
-        return BoundStep(make_and_begin, ending(number))
+        return BoundStep(make_and_begin, _ending(number))
 
     def _start(
-        self,
-        memory: RankMemory,
-        number: int,
-        exchange: Communication,
-        source: int,
-        into: int,
+        self, memory: RankMemory, number: int, exchange: Communication, source: int, into: int
     ) -> None:
         arrays = memory.array(source), memory.array(into)
-        memory.started[number] = [exchange.start(self.places.arrays, *arrays)]
+        memory.started[number] = [exchange.start(self.arrays, *arrays)]
 
     def _exchange(self, number: int, step: Move, own: DeviceStep) -> Communication:
         """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
 
         All ranks of the all-to-all find the same answer.
         """
-        held, wanted, moved = self.places.box(step.source), own.box, own.exchange
-        source, mesh = self.places.program.buffers[step.source], self.places.program.mesh
+        held, wanted, moved = self._box(step.source), own.box, own.exchange
+        source, mesh = self.program.buffers[step.source], self.program.mesh
         group: tuple[int, ...] = ()
         if isinstance(step.pattern, Gathered | Exchanged):
-            group = group_along(mesh, bits_of(step.pattern.axes), self.places.rank)
+            group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
         can_read = isinstance(step.pattern, Exchanged) and self.neighbours.keys() >= {*group}
-        if not can_read or step.source not in self.places.shared:
+        if not can_read or step.source not in self.shared:
             return exchange_of(moved, held, wanted, number, group)
         reads: list[MappedBlock] = []
         for peer, box in ((each.peer, each.box) for each in moved.receives):
@@ -206,27 +323,25 @@ class _Binder:
         return MappedExchange(tuple(reads), readers, tuple(kept), number)
 
     def _all_gather(self, number: int, step: AllGather, own: DeviceStep) -> BoundStep:
-        buffer, box = step.buffer, self.places.box(step.buffer)
+        buffer, box = step.buffer, self._box(step.buffer)
         # The rank's own share is in its place.
-        group = group_along(self.places.program.mesh, step.axes, self.places.rank)
+        group = group_along(self.program.mesh, step.axes, self.rank)
         exchange = exchange_of(replace(own.exchange, kept=()), box, box, number, group)
 
         def begin(memory: RankMemory) -> None:
             self._start(memory, number, exchange, buffer, buffer)
 
-        return BoundStep(begin, ending(number))
+        return BoundStep(begin, _ending(number))
 
     def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
         """Members exchange blocks of their partial results; each combines those of its own.
 
         It does so in the order of the plan, so that every run and every engine rounds alike.
         """
-        partial, home = step.source, step.into
-        arrays, types = self.places.arrays, self.places.program.buffers[partial].types
-        room = self.places.room(home)
+        partial, home, arrays = step.source, step.into, self.arrays
+        types, room = self.program.buffers[partial].types, self._room(home)
         exchange, shape = self._parts(number, step, own)
-        combine = self._combine(step, own)
-        finish = ending(number)
+        combine, finish = self._combine(step, own), _ending(number)
 
         def begin(memory: RankMemory) -> None:
             memory.make(home, room)
@@ -253,14 +368,14 @@ class _Binder:
 
         They lie there one behind another.
         """
-        others = tuple(rank for rank in own.members if rank != self.places.rank)
+        others = tuple(rank for rank in own.members if rank != self.rank)
         sides = tuple((0, high - low) for low, high in own.box) if volume(own.box) else ()
         parts: list[Box | None] = [
             ((k, k + 1), *sides) if volume(own.box) else None for k in range(len(others))
         ]
         whole: Box = ((0, len(others)), *sides)
         sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
-        out = blocks_of([sends.get(rank) for rank in others], self.places.box(step.source))
+        out = blocks_of([sends.get(rank) for rank in others], self._box(step.source))
         into = blocks_of(parts, whole)
         return BlockExchange(others, out, into, (), number, own.members), shape_of(whole)
 
@@ -269,13 +384,12 @@ class _Binder:
     ) -> Callable[[RankMemory, Sequence[Array]], None]:
         """What makes the rank's block of the result of its own part and those of others."""
         if not volume(own.box):
-            return _combine_nothing
-        graph, partial, home = self.places.program.graph, step.source, step.into
-        kernel = self.places.library.kernel(graph, graph[step.vertex])
-        here = within(own.box, self.places.box(partial))
-        there = within(own.box, self.places.box(home))
-        others = [rank for rank in own.members if rank != self.places.rank]
-        order = [None if r == self.places.rank else others.index(r) for r in own.members]
+            return lambda _memory, _stacks: None
+        graph, partial, home = self.program.graph, step.source, step.into
+        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
+        here, there = (within(own.box, self._box(number)) for number in (partial, home))
+        others = [rank for rank in own.members if rank != self.rank]
+        order = [None if r == self.rank else others.index(r) for r in own.members]
 
         def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
             # What was sent is of no more use: the sum may be made in it.
@@ -286,51 +400,3 @@ class _Binder:
             kernel.finish(states[0], memory.array(home)[there])
 
         return combine
-
-
-class TileCall:
-    """Computes a tile, or the state of its share of an aggregation.
-
-    A rank computes the same tile in every run, mostly in the very arrays of the run before: a
-    kernel then need not look at them again.
-    """
-
-    __slots__ = ("_arrays", "_is_partial", "_kernel", "_ready")
-
-    def __init__(self, kernel: TileKernel, is_partial: bool) -> None:
-        self._kernel, self._is_partial = kernel, is_partial
-        self._arrays: list[Callable[[], Array | None]] = []
-        self._ready: Callable[[], None] | None = None
-        """What computes the tile in these arrays, which live no longer for it."""
-
-    def __call__(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], scalars: Sequence[object]
-    ) -> None:
-        """Compute it into the outputs."""
-        arrays = (*operands, *outputs)
-        if self._known(arrays):
-            if self._ready is not None:
-                self._ready()
-                return
-            self._ready = self._kernel.ready(operands, outputs, partial=self._is_partial)
-        else:
-            self._ready = None
-            self._arrays = [_nothing if array is None else ref(array) for array in arrays]
-        if self._is_partial:
-            self._kernel.partial(operands, outputs, scalars)
-        else:
-            self._kernel.whole(operands, outputs[0], scalars)
-
-    def _known(self, arrays: Sequence[Array | None]) -> bool:
-        """Whether these are the arrays of the run before."""
-        known = self._arrays
-        return len(known) == len(arrays) and all(map(is_, [each() for each in known], arrays))
-
-
-def _combine_nothing(memory: RankMemory, stacks: Sequence[Array]) -> None:
-    """What there is to do for an empty block."""
-    del memory, stacks
-
-
-def _nothing() -> None:
-    """An operand that is not read."""
