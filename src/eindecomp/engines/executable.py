@@ -14,8 +14,6 @@ from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from eindecomp.engines.engine import Engine, GoOn, Prepared
     from eindecomp.engines.result import Listener, Result
     from eindecomp.graph.vertex import Vertex
@@ -267,12 +265,7 @@ class Executable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

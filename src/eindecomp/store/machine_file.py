@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -45,7 +45,7 @@ def plain_json(value: Any) -> Any:
         case Curve():
             return value.points
         case Mapping():
-            named: Mapping[str, Any] = value
+            named = cast("Mapping[str, Any]", value)
             return {name: plain_json(each) for name, each in named.items()}
         case float() if isinf(value):
             return "inf"

@@ -52,7 +52,8 @@ def read_sharded(
 
 def _box(field: Field, shape: tuple[int, ...]) -> Box:
     found: list[tuple[int, int]] = []
-    for side, size in zip(field.items(len(shape), f"{len(shape)} sides"), shape, strict=True):
+    sides = field.items(len(shape), f"a box of {len(shape)} sides")
+    for side, size in zip(sides, shape, strict=True):
         begin, end = side.items(2, "where a side begins and ends")
         low = begin.whole(0, size)
         found.append((low, end.whole(low, size)))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import tempfile
 import weakref
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _SLAB = 1 << 26  # bytes that are copied at a time
-_PREFIX, _OWNER = "eindecomp-", ".owner"
 
 
 class Stored(Protocol):
@@ -112,11 +111,7 @@ class KeptFile:
 
     def __init__(self, folder: Folder, path: Path, size: int) -> None:
         self.folder, self.size = folder, size  # the folder goes with the last of its files
-        self._delete = weakref.finalize(self, _remove, path)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
+        self._delete = weakref.finalize(self, path.unlink, missing_ok=True)
 
 
 class Folder:
@@ -124,77 +119,28 @@ class Folder:
 
     def __init__(self, above: str | None) -> None:
         try:
-            made = tempfile.mkdtemp(prefix=_PREFIX, dir=above)
+            made = tempfile.mkdtemp(prefix="eindecomp-", dir=above)
         except OSError as error:
             raise InputError(f"directory: {above!r} cannot be written to: {error}") from None
         self.path = Path(made).resolve()
-        _sweep(self.path.parent)
         self._numbers = count()
-        self._remove = weakref.finalize(self, _end, self.path, _locked(self.path))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
     def write(self, array: Any) -> tuple[MappedArray, KeptFile]:
         """Write an array, or what gives arrays for slices, a few rows at a time."""
         shape, dtype = tuple(int(size) for size in array.shape), np.dtype(array.dtype)
         path = self.path / f"{next(self._numbers)}.array"
-        strides = [dtype.itemsize]
-        for size in reversed(shape[1:]):
-            strides.append(strides[-1] * size)
-        rows = shape[0] if shape else 1
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        strides = tuple(dtype.itemsize * prod(shape[k + 1 :]) for k in range(len(shape)))
+        rows, size = shape[0] if shape else 1, dtype.itemsize * prod(shape)
         kept = KeptFile(self, path, size)
         step = max(1, _SLAB * rows // size) if size else 1
         with path.open("wb") as opened:
             for low in range(0, rows if size else 0, step):
                 sides = ((low, min(low + step, rows)), *((0, n) for n in shape[1:]))
-                _write_rows(opened, array, sides if shape else ())
-        return MappedArray(str(path), shape, dtype, 0, tuple(reversed(strides[: len(shape)]))), kept
+                block = block_of(array, sides if shape else ())
+                opened.write(block.reshape(-1).view(np.uint8).data)
+        return MappedArray(str(path), shape, dtype, 0, strides), kept
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
         self._remove()
-
-
-def _end(folder: Path, lock: IO[bytes] | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if lock is not None:
-        lock.close()
-
-
-def _locked(folder: Path) -> IO[bytes] | None:
-    """A file that is locked for as long as this process lives: it says that a folder is in use."""
-    fresh = folder / f"{_OWNER}-"
-    opened = fresh.open("wb")
-    if not _lock(opened):  # a file system that has no locks: then nobody sweeps the folder
-        opened.close()
-        return None
-    fresh.rename(folder / _OWNER)
-    return opened
-
-
-def _lock(opened: IO[bytes]) -> bool:
-    """Lock a file, if nobody else has; the system lets go of it when this process ends."""
-    if os.name != "posix":
-        return False
-    import fcntl
-
-    with suppress(OSError):
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _sweep(above: Path) -> None:
-    """Remove the folders of processes of this user that were killed."""
-    for folder in above.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                continue
-            with (folder / _OWNER).open("r+b") as opened:
-                if _lock(opened):
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write_rows(opened: Any, array: Any, box: tuple[tuple[int, int], ...]) -> None:
-    where = tuple(slice(low, high) for low, high in box)
-    rows: Array = array[where] if type(array) is np.ndarray and box else block_of(array, box)
-    opened.write(np.ascontiguousarray(rows).view(np.uint8).data if rows.ndim else rows.tobytes())

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
-from eindecomp.engines.ray.cluster import note_recovery, ray_module
+from eindecomp.engines.ray.cluster import note_recovery, ray_module, reason_of
 from eindecomp.engines.ray.files import where_it_lies
-from eindecomp.engines.ray.submit import reason_of
 from eindecomp.engines.ray.worker import cut_block, load_block, put_together
 from eindecomp.engines.tensor import Tensor
 from eindecomp.engines.whole_files import beside, put_in_place, remove
@@ -26,8 +25,8 @@ from eindecomp.tra.program.device_row import moves
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eindecomp.engines.ray.cluster import Ref, Submitting
     from eindecomp.engines.ray.files import KeptFile, Stored
-    from eindecomp.engines.ray.submit import Ref, Submitting
     from eindecomp.layout.boxes import Box
     from eindecomp.layout.mesh import Mesh
     from eindecomp.tra.program.program import Program
