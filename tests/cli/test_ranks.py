@@ -11,7 +11,7 @@ from jobs import launch, needs_mpi, run_command
 
 from eindecomp.cli import main, mistakes
 from eindecomp.cli.llama import _shared
-from eindecomp.engines.ranks import Ranks
+from eindecomp.engines.engine import Ranks
 
 PATIENT = """
 import sys

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.engine import Engine, find_engine
+from eindecomp.engines.engine import Engine, find_engine, ranks_of
 from eindecomp.engines.executable import Executable
-from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, PlanError
 from eindecomp.planner.plan import Plan
 from eindecomp.store.plan_file import from_json, to_json

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
 from eindecomp.engines.array_files import (
+    INPUT_KINDS,
     check_regular,
     check_start,
     npy_array,
     open_stored,
     reading,
 )
-from eindecomp.engines.jax.hlo import KINDS
 from eindecomp.errors import InputError, suggest
 from eindecomp.lang.dtypes import Kind, kind
 
@@ -53,7 +53,7 @@ def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
 
 def _stored(name: str, text: str) -> Any:
     """What lies in a file; a name without a known ending is that of a .npy file."""
-    if Path(text.partition("#")[0]).suffix.lower() in KINDS:
+    if Path(text.partition("#")[0]).suffix.lower() in INPUT_KINDS:
         return open_stored(text, name)
     return npy_array(Path(text))
 

@@ -16,13 +16,13 @@ from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import interruptible, status_line
 from eindecomp.cli.texts import STRATEGY_HELP, strategy_from
-from eindecomp.engines.ranks import ranks_of
+from eindecomp.engines.engine import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.engine import Ranks
     from eindecomp.models.llama import GeneratedToken, Llama
 
 DEFAULT = "o,v,h,f"

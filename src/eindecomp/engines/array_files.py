@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 INPUT_KINDS = (".npy", ".zarr", ".safetensors")
 _OUTPUT_KINDS = (".npy", ".zarr")
 _ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
-_CANNOT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-"""What a file system says that cannot set room aside."""
-_AT_ONCE = 1 << 20  # bytes
 
 
 # Inputs
@@ -269,12 +266,7 @@ def _allocate(path: Path) -> None:
     size = path.stat().st_size
     try:
         with path.open("r+b") as opened:
-            try:
-                os.posix_fallocate(opened.fileno(), 0, size)
-            except OSError as error:
-                if error.errno not in _CANNOT:
-                    raise
-                _write_pages(opened.fileno(), size)
+            os.posix_fallocate(opened.fileno(), 0, size)
     except OSError as error:
         path.unlink(missing_ok=True)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -282,13 +274,6 @@ def _allocate(path: Path) -> None:
         free = shutil.disk_usage(path.parent).free
         why = f"{error.strerror}: it takes {show_bytes(size)}, {show_bytes(free)} are free"
         raise OSError(error.errno, why, str(path)) from error
-
-
-def _write_pages(descriptor: int, size: int) -> None:
-    """Write what a file holds to its place again, so that its pages are there."""
-    for start in range(0, size, _AT_ONCE):
-        held = os.pread(descriptor, min(_AT_ONCE, size - start), start)
-        os.pwrite(descriptor, held, start)
 
 
 def write_block(part: Path, kind: str, box: Box, block: Array) -> None:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.engines.ranks import agree, at_first, common_token
+from eindecomp.engines.engine import agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
 from eindecomp.engines.whole_files import (
     beside,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.engine import Ranks
 
     Array = np.ndarray[Any, Any]
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.compile import engine_of
-from eindecomp.engines.engine import device_count
-from eindecomp.engines.ranks import Ranks
-from eindecomp.engines.ranks import ranks_of as engine_ranks
+from eindecomp.engines.engine import Ranks, device_count
+from eindecomp.engines.engine import ranks_of as engine_ranks
 from eindecomp.experiments.record import Kind, Timed, Timing
 from eindecomp.tra.program.make import program_of
 

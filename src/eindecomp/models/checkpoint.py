@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.ranks import Ranks, at_first
+from eindecomp.engines.engine import Ranks, at_first
 from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
 from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, extra, quote, shorten

@@ -11,7 +11,7 @@ import pytest
 from lazy import Lazy
 
 import eindecomp as ed
-from eindecomp.engines.ray.files import Folder, MappedArray, where_it_lies
+from eindecomp.engines.ray.tensors import Folder, MappedArray, where_it_lies
 
 VIEWS = {
     "all": np.s_[...],
@@ -60,7 +60,7 @@ def test_written_arrays_are_read_again(shape, dtype):
 
 
 def test_files_are_there_as_long_as_somebody_has_them(monkeypatch):
-    monkeypatch.setattr("eindecomp.engines.ray.files._SLAB", 16)  # several slabs
+    monkeypatch.setattr("eindecomp.engines.ray.tensors._SLAB", 16)  # several slabs
     folder = Folder(None)
     path = folder.path
     found, kept = folder.write(np.arange(40.0).reshape(10, 4))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,6 +22,7 @@ from eindecomp.engines.jax.layouts import ArrayLayout
 from eindecomp.engines.jax.moves import (
     Here,
     add_up,
+    collectives,
     combine_shares,
     lows_within,
     lying,
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
     from jax.sharding import Mesh as JaxMesh
 
     from eindecomp.engines.jax.hlo import Collective
+    from eindecomp.engines.jax.moves import Lying
     from eindecomp.kernels.jax.traced_kernel import TracedKernel
-    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.program import Program
     from eindecomp.tra.program.steps import Read, Step
 
@@ -95,8 +96,10 @@ class ForDevices:
 
     @cached_property
     def lookups(self) -> tuple[Compute, ...]:
-        """The steps that look up rows, whose indices the compiled program reports."""
-        return looks_up(self.program)
+        """The steps that look up rows, in the order of `TracedProgram.indices`."""
+        steps, graph = self.program.steps, self.program.graph
+        computed = [step for step in steps if isinstance(step, Compute)]
+        return tuple(s for s in computed if isinstance(graph[s.vertex].op, Gather | ScatterAdd))
 
     def compile(self, donated: Sequence[int] = ()) -> CompiledProgram:
         """Compile it; the memory of the `donated` buffers may be used for results."""
@@ -267,40 +270,43 @@ class TracedProgram:
         self.arrays[step.into] = self._once(buffer.tensor, (found,))
 
     def _compute(self, step: Compute) -> None:
-        graph = self.program.graph
+        """Compute a tile, once for each combination of shapes that devices have."""
+        graph, mesh, scalars = self.program.graph, self.program.mesh, [*self.scalars.values()]
         kernel = kernel_of(graph, graph[step.vertex], self.precision)
-        own = lying(self.program.mesh, self.program.buffers[step.into].tiling)
-        operands = [None if read is None else self._operand(read) for read in step.reads]
-        call = _Call(kernel, operands, tuple(self.scalars.values()), own.shape, step.is_partial)
-        found, index = self._by_shape(call, own.boxes)
-        self.arrays[step.into] = self._once(step.vertex, found)
-        if index is not None:
-            self.indices.append(index)
+        compute = kernel.states if step.is_partial else kernel.result
+        own = lying(mesh, self.program.buffers[step.into].tiling)
+        read = [None if read is None else lying(mesh, Tiling(read.cut)) for read in step.reads]
 
-    def _operand(self, read: Read) -> _Operand:
-        buffer, mesh = self.program.buffers[read.buffer], self.program.mesh
-        held, wanted = lying(mesh, buffer.tiling), lying(mesh, Tiling(read.cut))
-        places = {k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)}
-        [x] = self.arrays[read.buffer]
-        start = self.here.place(places, x.ndim)
-        return _Operand(self.here, x, start, wanted.boxes)
+        def on_tile(shape: tuple[int, ...], *shapes: tuple[int, ...] | None) -> Any:
+            blocks = [
+                None if of is None or lies is None or size is None else self._block(of, lies, size)
+                for of, lies, size in zip(step.reads, read, shapes, strict=True)
+            ]
+            made = tuple(padded(x, own.shape) for x in compute(blocks, scalars, shape))
+            return made, kernel.index_range(blocks, shape)
 
-    def _by_shape(self, call: _Call, boxes: Sequence[Box]) -> Any:
-        """What a kernel computes, once for each combination of shapes that devices have."""
         keys = [
-            (shape_of(box), *(None if x is None else x.shape_on(device) for x in call.operands))
-            for device, box in enumerate(boxes)
+            (shape_of(box), *(None if lies is None else shape_of(lies.boxes[k]) for lies in read))
+            for k, box in enumerate(own.boxes)
         ]
         kinds = [*dict.fromkeys(keys)]
         if len(kinds) == 1:
-            return call.on_tile(*kinds[0])
-        chosen = self.here.pick([kinds.index(key) for key in keys])
+            made, index = on_tile(*kinds[0])
+        else:
+            chosen = self.here.pick([kinds.index(key) for key in keys])
+            made, index = collectives.switch(chosen, [partial(on_tile, *key) for key in kinds])
+        self.arrays[step.into] = self._once(step.vertex, made)
+        if index is not None:
+            self.indices.append(index)
 
-        def branch(key: tuple[Any, ...]) -> Callable[[], Any]:
-            return lambda: call.on_tile(*key)
-
-        control: Any = lax
-        return control.switch(chosen, [branch(key) for key in kinds])
+    def _block(self, read: Read, wanted: Lying, shape: tuple[int, ...]) -> jax.Array:
+        """The block of a shape that a device reads, of an array that may be larger."""
+        [x] = self.arrays[read.buffer]
+        if 0 in shape:  # which lies nowhere, and yet has sides
+            return jnp.zeros(shape, x.dtype)
+        held = lying(self.program.mesh, self.program.buffers[read.buffer].tiling)
+        places = {k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)}
+        return self.here.taken(x, self.here.place(places, x.ndim), shape)
 
     def _once(self, vertex: str, found: States) -> States:
         """What was computed for a vertex; of what is compared XLA may not compute a part anew."""
@@ -314,19 +320,19 @@ class TracedProgram:
 
     def _reduce(self, step: ReduceScatter, kernel: TracedKernel) -> None:
         buffers = self.program.buffers
-        partial, home = (buffers[k].tiling for k in (step.source, step.into))
+        parts, home = (buffers[k].tiling for k in (step.source, step.into))
         states = self.arrays[step.source]
         if kernel.sums and len(states) == 1:
             # What is rounded when it is finished travels rounded to those who hold it, too.
             whole = buffers[step.source].types == buffers[step.into].types
-            total = add_up(self.here, partial, home, step.axes, step.split, states[0], whole)
+            total = add_up(self.here, parts, home, step.axes, step.split, states[0], whole)
             if total is not None:
                 if whole:
                     self.whole.add(step.into)
                 self.arrays[step.into] = self._once(step.vertex, (kernel.finished((total,)),))
                 return
         shares = Tiling(home.cut, step.split)
-        total = combine_shares(self.here, partial, shares, step.axes, states, kernel.combined)
+        total = combine_shares(self.here, parts, shares, step.axes, states, kernel.combined)
         self.arrays[step.into] = self._once(step.vertex, (kernel.finished(total),))
 
     def _gather_shares(self, step: AllGather) -> None:
@@ -337,55 +343,6 @@ class TracedProgram:
         [x] = self.arrays[step.buffer]
         shares = Tiling(home.cut, step.axes)
         self.arrays[step.buffer] = (move(self.here, pattern, shares, home, x),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """A block that a device reads, in an array that may be larger."""
-
-    here: Here
-    array: jax.Array
-    start: Sequence[Any]
-    boxes: Sequence[Box]
-
-    def shape_on(self, device: int) -> tuple[int, ...]:
-        """The shape of the block of a device."""
-        return shape_of(self.boxes[device])
-
-    def block(self, shape: tuple[int, ...]) -> jax.Array:
-        """The block, of this shape."""
-        if 0 in shape:  # which lies nowhere, and yet has sides
-            return jnp.zeros(shape, self.array.dtype)
-        return self.here.taken(self.array, self.start, shape)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A kernel and what it is called with, on tiles of any shapes."""
-
-    kernel: TracedKernel
-    operands: Sequence[_Operand | None]
-    scalars: Sequence[object]
-    room: tuple[int, ...]
-    """The shape of the array in which the tile lies."""
-    is_partial: bool
-
-    def on_tile(self, shape: tuple[int, ...], *read: tuple[int, ...] | None) -> Any:
-        """The tile, or its states, and which indices it has looked up, if any."""
-        blocks = [
-            None if x is None or own is None else x.block(own)
-            for x, own in zip(self.operands, read, strict=True)
-        ]
-        compute = self.kernel.states if self.is_partial else self.kernel.result
-        found = compute(blocks, self.scalars, shape)
-        return tuple(padded(x, self.room) for x in found), self.kernel.index_range(blocks, shape)
-
-
-def looks_up(program: Program) -> tuple[Compute, ...]:
-    """The steps that look up rows, in the order of `TracedProgram.indices`."""
-    steps = (step for step in program.steps if isinstance(step, Compute))
-    kinds = Gather | ScatterAdd
-    return tuple(step for step in steps if isinstance(program.graph[step.vertex].op, kinds))
 
 
 def _scope(vertex: str) -> Any:

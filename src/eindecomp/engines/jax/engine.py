@@ -74,8 +74,6 @@ class JaxEngine:
         if cpu_devices is not None:
             ask_for_cpu_devices(cpu_devices)
         self.platform, self.devices, self.precision = platform, devices, precision
-        self._made: dict[Any, JaxProgram] = {}
-        self._lock = Lock()
 
     @property
     def device_count(self) -> int:
@@ -83,14 +81,10 @@ class JaxEngine:
         return len(devices_of(self.platform, self.devices))
 
     def prepare(self, plan: Plan) -> JaxProgram:
-        """Make a plan ready to run; equal plans are compiled once."""
+        """Make a plan ready to run: XLA compiles it."""
         program = program_of(plan)
-        key = (str(plan.graph), program.mesh, program.buffers, program.steps)
-        with self._lock:
-            if key not in self._made:
-                mesh = mesh_of_devices(program.mesh, self.platform, self.devices)
-                self._made[key] = JaxProgram(ForDevices(program, mesh, self.precision))
-            return self._made[key]
+        mesh = mesh_of_devices(program.mesh, self.platform, self.devices)
+        return JaxProgram(ForDevices(program, mesh, self.precision))
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input, checked; JAX's arrays of the right type stay as they are."""
@@ -315,7 +309,7 @@ class JaxProgram:
         )
 
     def close(self) -> None:
-        """What was compiled stays with the engine, for equal plans."""
+        """Nothing is held beside what was compiled."""
 
 
 def _gathered(layout: ArrayLayout, data: JaxArrays) -> np.ndarray[Any, Any]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     States = tuple[jax.Array, ...]
 
 collectives: Any = lax
-"""JAX does not say what the types of these are."""
+"""Those functions of JAX of which it does not say what their types are."""
 
 
 @dataclass
@@ -134,38 +134,23 @@ class Copy:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Blocks of one shape that are copied at once: to other devices, or each to itself."""
+def rounds_of(copies: Iterable[Copy]) -> list[list[Copy]]:
+    """Copies of one shape that are made at once: to other devices, or each to itself.
 
-    shape: tuple[int, ...]
-    copies: tuple[Copy, ...]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether nothing travels."""
-        return self.copies[0].source == self.copies[0].target
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Who sends to whom."""
-        return [(copy.source, copy.target) for copy in self.copies]
-
-
-def rounds_of(copies: Iterable[Copy]) -> list[Round]:
-    """Copies in as few rounds as come about by taking them in order of their distance."""
+    There are as few rounds as come about by taking copies in order of their distance.
+    """
     by_shape: dict[tuple[bool, tuple[int, ...]], list[Copy]] = {}
     for copy in copies:
         by_shape.setdefault((copy.source != copy.target, copy.shape), []).append(copy)
-    found: list[Round] = []
+    rounds: list[list[Copy]] = []
     for _, alike in sorted(by_shape.items(), key=lambda item: item[0][0]):
         devices = 1 + max(max(copy.source, copy.target) for copy in alike)
         alike.sort(key=lambda copy: ((copy.target - copy.source) % devices, copy.source))
-        found += _without_clashes(alike)
-    return found
+        rounds += _without_clashes(alike)
+    return rounds
 
 
-def _without_clashes(copies: Sequence[Copy]) -> list[Round]:
+def _without_clashes(copies: Sequence[Copy]) -> list[list[Copy]]:
     rounds: list[tuple[list[Copy], set[int], set[int]]] = []
     for copy in copies:
         free = (own for own in rounds if copy.source not in own[1] and copy.target not in own[2])
@@ -176,7 +161,7 @@ def _without_clashes(copies: Sequence[Copy]) -> list[Round]:
         chosen[0].append(copy)
         chosen[1].add(copy.source)
         chosen[2].add(copy.target)
-    return [Round(taken[0].shape, tuple(taken)) for taken, _, _ in rounds]
+    return [taken for taken, _, _ in rounds]
 
 
 def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[Copy]:
@@ -241,7 +226,11 @@ def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Arr
                 return collectives.all_gather(x, here.names(axes), axis=longest, tiled=True)
             case Gathered():
                 return _gather(here, pattern, held, wanted, x)
-            case Exchanged(axes, source, target) if _cuts_target(held, wanted, pattern):
+            # Exactly the exchanged axes are new where the target dimension is cut.
+            case Exchanged(axes, source, target) if wanted.cut[target].axes == (
+                *held.cut[target].axes,
+                *axes,
+            ):
                 x = _cut_first(here, held, wanted, {source, target}, x)
                 names = here.names(axes)
                 return collectives.all_to_all(x, names, target, source, tiled=True)
@@ -257,12 +246,6 @@ def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.
         axes = [axis for axis, own in places if own == dimension]
         x = collectives.all_gather(x, here.names(axes), axis=dimension, tiled=True)
     return x
-
-
-def _cuts_target(held: Tiling, wanted: Tiling, pattern: Exchanged) -> bool:
-    """Whether exactly the exchanged axes are new where the target dimension is cut."""
-    before, after = (tiling.cut[pattern.target].axes for tiling in (held, wanted))
-    return after == (*before, *pattern.axes)
 
 
 def _cut_first(
@@ -284,11 +267,12 @@ def copy_in_rounds(
     """An array put together from blocks of arrays that devices have."""
     made = jnp.zeros(tuple(shape), x.dtype)
     for each in rounds_of(copies):
-        taken = {copy.source: copy.taken_from for copy in each.copies}
-        block = here.taken(x, here.place(taken, x.ndim), each.shape)
-        if not each.is_local:
-            block = collectives.ppermute(block, here.mesh.names, each.pairs)
-        put = {copy.target: copy.put_at for copy in each.copies}
+        taken = {copy.source: copy.taken_from for copy in each}
+        block = here.taken(x, here.place(taken, x.ndim), each[0].shape)
+        if each[0].source != each[0].target:
+            pairs = [(copy.source, copy.target) for copy in each]
+            block = collectives.ppermute(block, here.mesh.names, pairs)
+        put = {copy.target: copy.put_at for copy in each}
         made = here.put(made, block, here.place(put, x.ndim), [*put])
     return made
 
@@ -314,12 +298,13 @@ def add_up(
         if own:
             names = here.names(own)
             x = collectives.psum_scatter(x, names, scatter_dimension=dimension, tiled=True)
-    if split and whole:
-        return collectives.psum(x, here.names(_listed(here, split)))
-    if split:
-        longest, names = int(np.argmax(after.shape)), here.names(_listed(here, split))
-        return collectives.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
-    return x
+    if not split:
+        return x
+    names = here.names([axis for axis in range(len(here.mesh.sizes)) if split >> axis & 1])
+    if whole:
+        return collectives.psum(x, names)
+    longest = int(np.argmax(after.shape))
+    return collectives.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
 
 
 def combine_shares(
@@ -355,7 +340,3 @@ def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Ar
     copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
     return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))
-
-
-def _listed(here: Here, axes: int) -> list[int]:
-    return [axis for axis in range(len(here.mesh.sizes)) if axes >> axis & 1]

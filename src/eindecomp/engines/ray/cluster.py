@@ -12,9 +12,8 @@ import socket
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import monotonic
@@ -49,14 +48,6 @@ def ray_module() -> ModuleType:
     return ray
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A machine of the cluster, or one of several that share one."""
-
-    name: str
-    address: str
-
-
 class Cluster:
     """A connection to Ray; `close` undoes what making it has done, and nothing else."""
 
@@ -77,21 +68,20 @@ class Cluster:
         ray = ray_module()
         return ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._session
 
-    def nodes(self) -> list[Node]:
-        """The nodes that are alive and compute, in the order of their names."""
-        found = [
-            Node(str(node["NodeID"]), str(node["NodeManagerAddress"]))
+    def nodes(self) -> dict[str, str]:
+        """The nodes that are alive and compute, by name, in that order, and their addresses."""
+        nodes = {
+            str(node["NodeID"]): str(node["NodeManagerAddress"])
             for node in ray_module().nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
-        ]
-        if not found:
+        }
+        if not nodes:
             raise InputError("this Ray has no node with a CPU: start one with --num-cpus")
-        return sorted(found, key=lambda node: node.name)
+        return dict(sorted(nodes.items()))
 
     def is_one_machine(self) -> bool:
         """Whether all nodes are on the machine of this process."""
-        here = ray_module().util.get_node_ip_address()
-        return all(node.address == here for node in self.nodes())
+        return {*self.nodes().values()} == {ray_module().util.get_node_ip_address()}
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here."""
@@ -204,8 +194,8 @@ def _on_loopback() -> Generator[None]:
 class Submitting:
     """Calls functions as Ray tasks, each on the node of its device."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self.nodes = [*nodes]
 
     def call(
         self,
@@ -216,7 +206,7 @@ class Submitting:
         retries: int = RETRIES,
     ) -> list[Ref]:
         """References to the results of a call; lost ones are computed again, so many times."""
-        node = self.nodes[device % len(self.nodes)].name if len(self.nodes) > 1 else None
+        node = self.nodes[device % len(self.nodes)] if len(self.nodes) > 1 else None
         made = _remote(function, results, node, retries).remote(*given)
         return made if results > 1 else [made]
 

@@ -20,10 +20,9 @@ from eindecomp.engines.ray.cluster import (
     check_address,
     recoveries,
 )
-from eindecomp.engines.ray.files import Folder
 from eindecomp.engines.ray.run import RayRun, what_it_makes
 from eindecomp.engines.ray.tasks import job_of
-from eindecomp.engines.ray.tensors import in_layouts, tensor_of, write_outputs
+from eindecomp.engines.ray.tensors import Folder, in_layouts, tensor_of, write_outputs
 from eindecomp.engines.resources import check_space, largest_tile
 from eindecomp.engines.result import RunRecord
 from eindecomp.errors import InputError
@@ -31,8 +30,8 @@ from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    from eindecomp.engines.ray.files import KeptFile, Stored
     from eindecomp.engines.ray.tasks import Job
+    from eindecomp.engines.ray.tensors import KeptFile, Stored
     from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from eindecomp.engines.ray.cluster import call_off, ray_module, reason_of
-from eindecomp.engines.ray.files import MappedArray
-from eindecomp.engines.ray.tensors import RayBlocks, in_layouts, load, source_of, tensor_of
+from eindecomp.engines.ray.tensors import (
+    MappedArray,
+    RayBlocks,
+    in_layouts,
+    load,
+    source_of,
+    tensor_of,
+)
 from eindecomp.engines.ray.worker import Order, run_task
 from eindecomp.engines.result import TaskFinished, TaskStarted
 from eindecomp.engines.tensor import Tensor
@@ -24,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.engines.ray.cluster import Ref, StoredJob, Submitting
-    from eindecomp.engines.ray.files import Stored
     from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.engines.ray.tensors import Write
+    from eindecomp.engines.ray.tensors import Stored, Write
     from eindecomp.engines.ray.worker import Report
     from eindecomp.engines.result import RunRecord
     from eindecomp.tra.program.program import Program

@@ -188,7 +188,7 @@ class _Making:
         """Note what a device's part of a step reads and writes."""
         draft, step = self.current[device], own.step
         for peer, buffer, box in fetched(own):
-            self._take(draft, self._cut(before[peer], peer, buffer, box))
+            draft.needs[self._cut(before[peer], peer, buffer, box)] = None
         match step:
             case Compute():
                 for read, box in zip(step.reads, own.reads, strict=True):
@@ -225,7 +225,7 @@ class _Making:
     def _own_part(self, draft: _Draft, last: _Draft, buffer: int, box: Box, *, cut: bool) -> None:
         """Let a task read a block that its device has: cut out by the task before, or whole."""
         if cut and draft is not last:
-            self._take(draft, self._cut(last, draft.device, buffer, box))
+            draft.needs[self._cut(last, draft.device, buffer, box)] = None
         else:
             self._read(draft, buffer)
 
@@ -237,10 +237,7 @@ class _Making:
             return
         maker, _ = self.made[draft.device, buffer]
         if maker is not draft:
-            self._take(draft, self.keep(draft.device, buffer))
-
-    def _take(self, draft: _Draft, key: Key) -> None:
-        draft.needs[key] = None
+            draft.needs[self.keep(draft.device, buffer)] = None
 
     def keep(self, device: int, buffer: int) -> Key:
         """Let the task that made a block pass it on as it is."""

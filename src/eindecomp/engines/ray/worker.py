@@ -18,14 +18,13 @@ import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.ray.cluster import is_called_off, note_recovery, read_job
-from eindecomp.engines.ray.files import MappedArray
 from eindecomp.engines.ray.tasks import origin
+from eindecomp.engines.ray.tensors import MappedArray, packed, unpacked
 from eindecomp.engines.result import naming_tile
 from eindecomp.engines.tensor import block_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import volume
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -39,11 +38,7 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.ray.files import Stored
     from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
@@ -95,7 +90,7 @@ def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     report = pickle.dumps(running.report(own.timed))
     if not task.gives:
         return report
-    return report, *(_packed(block) for block in running.given_away())
+    return report, *(packed(block) for block in running.given_away())
 
 
 @lru_cache(maxsize=JOBS)
@@ -119,7 +114,7 @@ class _Sender:
     def read(self, buffer: int, box: Box) -> Block:
         """A block that was cut out for this task."""
         source = origin(self.program, buffer, self.number)
-        return _unpacked(self.blocks[self.number, source, box], self.program.buffers[source].types)
+        return unpacked(self.blocks[self.number, source, box], self.program.buffers[source].types)
 
     def has(self, buffer: int, box: Box) -> bool:
         """Whether a block has arrived."""
@@ -225,12 +220,12 @@ class _Running:
             device.hold(number, HeldBlock(own, self._input(number, own), 0))
         else:
             block = self.blocks[device.number, number, own]
-            device.hold(number, HeldBlock(own, _unpacked(block, buffer.types), 0))
+            device.hold(number, HeldBlock(own, unpacked(block, buffer.types), 0))
 
     def _input(self, number: int, box: Box) -> Block:
         given = self.given[number]
         if not isinstance(given, MappedArray):
-            return _unpacked(given, self.program.buffers[number].types)
+            return unpacked(given, self.program.buffers[number].types)
         return (block_of(given.open(), box),)
 
     # What it passes on
@@ -256,35 +251,3 @@ class _Running:
 @cache
 def _worker() -> str:
     return f"{os.uname().nodename}:{os.getpid()}"
-
-
-def load_block(source: Stored, box: Box) -> Block:
-    """A block of an input, from its file."""
-    return _packed((block_of(source.open(), box),))
-
-
-def cut_block(block: Block, box: Box, pieces: Sequence[Box]) -> Any:
-    """Pieces of a block."""
-    cut = [_packed(tuple(array[within(piece, box)] for array in block)) for piece in pieces]
-    return cut[0] if len(cut) == 1 else tuple(cut)
-
-
-def put_together(box: Box, boxes: Sequence[Box], *pieces: Block) -> Block:
-    """A block of its pieces."""
-    whole = np.empty(shape_of(box), pieces[0][0].dtype)
-    for piece, where in zip(pieces, boxes, strict=True):
-        whole[within(where, box)] = piece[0]
-    return (whole,)
-
-
-def _packed(block: Block) -> Block:
-    """Arrays as Ray shares them without copying: contiguous, and of a type that NumPy knows."""
-    plain = (np.ascontiguousarray(array).reshape(array.shape) for array in block)
-    return tuple(a.view(np.uint16) if a.dtype == BFLOAT16 else a for a in plain)
-
-
-def _unpacked(block: Block, types: Sequence[DType]) -> Block:
-    return tuple(
-        array if array.dtype == dtype else array.view(dtype)
-        for array, dtype in zip(block, types, strict=True)
-    )

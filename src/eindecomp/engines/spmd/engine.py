@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.array_files import check_outputs
-from eindecomp.engines.ranks import agree
+from eindecomp.engines.engine import agree
 from eindecomp.engines.resources import check_space, is_little, needed_space
 from eindecomp.engines.result import Result, RunRecord, Stats
 from eindecomp.engines.spmd.exchange import exchange_of
@@ -33,7 +33,6 @@ from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
     cuts_behind,
     in_segments,
-    loads_of,
 )
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.tensor import Tensor, placing_bytes
@@ -44,14 +43,13 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Compute, Generate, Load, Move, ReduceScatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.engines.result import Listener
     from eindecomp.engines.spmd.rank_row import BoundStep, Do
-    from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
@@ -93,8 +91,12 @@ class SpmdEngine:
         checkpoint_at: Sequence[str] | str = (),
         device: str | None = None,
     ) -> None:
-        self.overlap = _yes_or_no("overlap", overlap)
-        self.timeout = _seconds(timeout)
+        given: tuple[Any, Any] = overlap, timeout  # from the command line, of any types
+        if not isinstance(given[0], bool):
+            raise InputError(f"overlap must be true or false, not {overlap!r}")
+        if not isinstance(given[1], int | float) or given[1] is True or not given[1] > 0:
+            raise InputError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        self.overlap, self.timeout = overlap, float(timeout)
         if (checkpoint is None) != (not checkpoint_at):
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
         self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
@@ -105,11 +107,6 @@ class SpmdEngine:
         with self._watch.waiting("the connecting of devices"):
             self.arrays = arrays_on(device, self.transport, self.ranks)
         self.stored = self.arrays.stored
-
-    @property
-    def rank(self) -> int:
-        """Which rank this process is."""
-        return self.transport.rank
 
     @property
     def device_count(self) -> int:
@@ -146,6 +143,7 @@ class SpmdProgram:
         calls = _calls(overlapped(program) if overlap else None, bound)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
+        self._loads = [step.into for step in program.steps if isinstance(step, Load)]
         self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
 
     def _check_space(self) -> None:
@@ -161,15 +159,16 @@ class SpmdProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        return self._tensor(name, {tiling: self._block(given, tiling) for tiling in wanted})
+        blocks = {tiling: self._block(given, tiling, copy=True) for tiling in wanted}
+        return self._tensor(name, blocks)
 
-    def _block(self, given: Any, wanted: Tiling) -> Array:
-        box = wanted.box(self.program.mesh, self.rank)
-        if not isinstance(given, Tensor):
-            with self._watch.not_stuck():  # where it may lie
-                return self._arrays.block(given, box, copy=True)
-        if given.mesh is not self.program.mesh and given.mesh != self.program.mesh:
-            return self._arrays.block(given.numpy(), box, copy=True)
+    def _block(self, given: Any, wanted: Tiling, *, copy: bool) -> Array:
+        """This rank's block of what was given; without `copy` an array may share its memory."""
+        mesh = self.program.mesh
+        if not isinstance(given, Tensor) or (given.mesh is not mesh and given.mesh != mesh):
+            whole = given.numpy() if isinstance(given, Tensor) else given
+            with self._watch.not_stuck():  # where it lies on a disk
+                return self._arrays.block(whole, wanted.box(mesh, self.rank), copy=copy)
         held: RankBlocks = given.held()
         if wanted in held:
             return self._arrays.taken(held[wanted])
@@ -189,19 +188,15 @@ class SpmdProgram:
         arrays.settle()
         return found
 
-    def _load(self, memory: RankMemory, into: int, box: Box) -> None:
-        block = self._loaded(memory, into, box)
+    def _load(self, memory: RankMemory, into: int) -> None:
+        block = self._loaded(memory, into)
         memory.held[into] = (block,)
         memory.grow(block.nbytes)
 
-    def _loaded(self, memory: RankMemory, into: int, box: Box) -> Array:
+    def _loaded(self, memory: RankMemory, into: int) -> Array:
         """This rank's block of an input."""
         buffer = self.program.buffers[into]
-        given = memory.inputs[buffer.tensor]
-        if isinstance(given, Tensor):
-            return self._block(given, buffer.tiling)
-        with self._watch.not_stuck():
-            return self._arrays.block(given, box, copy=False)
+        return self._block(memory.inputs[buffer.tensor], buffer.tiling, copy=False)
 
     # Running
 
@@ -256,9 +251,9 @@ class SpmdProgram:
         watch, settle, first = self._watch, self._arrays.settle, 0
         if kept is not None:
             first, wanted = kept.restore(memory)
-            for number, into in loads_of(self.program):
+            for into in self._loads:
                 if into in wanted:
-                    self._load(memory, into, self.row.steps[number].box)
+                    self._load(memory, into)
         for segment, calls in enumerate(self._segments[first:], first):
             for step, do, waits in calls:
                 watch.step, watch.waits = step, waits
@@ -280,10 +275,7 @@ class SpmdProgram:
     def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
         if self._checkpoint is None:
             return None
-        loaded = (
-            self._loaded(memory, into, self.row.steps[number].box)
-            for number, into in loads_of(self.program)
-        )
+        loaded = (self._loaded(memory, into) for into in self._loads)
         ways = self._checkpoint, self.program, self._cuts, self.ranks
         return RunCheckpoints(*ways, loaded, memory.values, self._arrays.library)
 
@@ -304,8 +296,7 @@ class SpmdProgram:
         if isinstance(given, Tensor):  # what is made of it outlives it
             return replace(given, name=name)
         whole = Tiling(uncut(self.program.graph[name].shape))
-        box = whole.box(self.program.mesh, self.rank)
-        return self._tensor(name, {whole: self._arrays.block(given, box, copy=True)})
+        return self._tensor(name, {whole: self._block(given, whole, copy=True)})
 
     def _tensor(self, name: str, blocks: RankBlocks) -> Tensor:
         vertex, mesh = self.program.graph[name], self.program.mesh
@@ -369,15 +360,3 @@ def _calls(actions: Sequence[Action] | None, bound: Sequence[BoundStep]) -> list
         if not isinstance(action, Begin) and step.end is not None:
             calls.append((action.step, step.end, True))
     return calls
-
-
-def _yes_or_no(name: str, given: object) -> bool:
-    if isinstance(given, bool):
-        return given
-    raise InputError(f"{name} must be true or false, not {given!r}")
-
-
-def _seconds(given: object) -> float:
-    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
-        return float(given)
-    raise InputError(f"timeout is a number of seconds above 0, not {given!r}")

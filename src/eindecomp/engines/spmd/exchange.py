@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eindecomp.layout.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -45,9 +44,8 @@ class PeerSpans(NamedTuple):
     spans: Mapping[int, Span]
 
     def parts(self) -> list[tuple[int, Array]]:
-        """The ranks, each with its part; those that have none of it are left out."""
-        found = ((rank, start, count) for rank, (start, count) in self.spans.items())
-        return [(rank, self.array[at : at + count]) for rank, at, count in found if count]
+        """The ranks, each with its part."""
+        return [(rank, self.array[at : at + count]) for rank, (at, count) in self.spans.items()]
 
 
 class Pending(Protocol):
@@ -75,20 +73,12 @@ class Carrier(Protocol):
 class Transport(Carrier, Protocol):
     """This process among the ranks of its job, whose arrays in the host's memory it moves."""
 
-    @property
-    def name(self) -> str:
-        """What it is called: `mpi` or `torch`."""
-        ...
-
-    @property
-    def rank(self) -> int:
-        """Which rank this process is."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many ranks there are."""
-        ...
+    name: str
+    """What it is called: `mpi` or `torch`."""
+    rank: int
+    """Which rank this process is."""
+    size: int
+    """How many ranks there are."""
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
@@ -118,20 +108,12 @@ class Transport(Carrier, Protocol):
 class RankArrays(Protocol):
     """One kind of array, on one rank."""
 
-    @property
-    def kind(self) -> str:
-        """What ranks have to agree on."""
-        ...
-
-    @property
-    def library(self) -> KernelLibrary:
-        """What computes them."""
-        ...
-
-    @property
-    def carrier(self) -> Carrier:
-        """What moves them from rank to rank."""
-        ...
+    kind: str
+    """What ranks have to agree on."""
+    library: KernelLibrary
+    """What computes them."""
+    carrier: Carrier
+    """What moves them from rank to rank."""
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input, checked, and left where it is."""
@@ -181,69 +163,62 @@ class RankArrays(Protocol):
 class Blocks:
     """Blocks of an array: one for each peer, to which it goes or from which it comes."""
 
-    where: tuple[Where, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    counts: tuple[int, ...]
-    """Elements of each; nothing moves where there are none."""
-    apart: tuple[Span, ...]
+    apart: Mapping[int, Span]
     """Where they are in memory of their own, one after another."""
     size: int
     """The elements of that memory."""
-    in_place: tuple[Span, ...] | None
+    in_place: Mapping[int, Span] | None
     """Where they are in an array in one piece; None if some do not lie in one piece there."""
+    where: Mapping[Span, tuple[Where, tuple[int, ...]]]
+    """For each span of that memory the place in the array, and the shape."""
 
-    def spans(self, array: Array, arrays: RankArrays) -> tuple[Span, ...] | None:
+    def spans(self, array: Array, arrays: RankArrays) -> Mapping[int, Span] | None:
         """Where in the flat array they are; None if some do not lie in one piece."""
         return self.in_place if arrays.is_in_one_piece(array) else None
 
     def copy(self, array: Array, flat: Array, copy: Copy, *, into_flat: bool) -> None:
         """Copy the blocks of an array to memory of their own, or back."""
-        by_span = dict(zip(self.apart, zip(self.where, self.shapes, strict=True), strict=True))
-        for (start, count), (where, shape) in by_span.items():
-            if count:
-                own, other = array[where], flat[start : start + count].reshape(shape)
-                copy(*((other, own) if into_flat else (own, other)))
+        for (start, count), (where, shape) in self.where.items():
+            own, other = array[where], flat[start : start + count].reshape(shape)
+            copy(*((other, own) if into_flat else (own, other)))
 
 
-def blocks_of(boxes: Sequence[Box | None], held: Box) -> Blocks:
-    """The places of boxes in an array that holds `held`."""
-    known = [None if box is None or not volume(box) else box for box in boxes]
-    where = tuple(() if box is None else within(box, held) for box in known)
-    counts = tuple(0 if box is None else volume(box) for box in known)
+def blocks_of(boxes: Mapping[int, Box], held: Box) -> Blocks:
+    """The places of peers' boxes in an array that holds `held`; nothing moves of empty ones."""
+    sizes = {box: volume(box) for box in boxes.values() if volume(box)}
     # What several peers get, as in an all-gather, is put in one place.
-    each = dict(zip(known, counts, strict=True))
-    starts = dict(zip(each, accumulate(each.values(), initial=0), strict=False))
+    starts = accumulate(sizes.values(), initial=0)
+    spans = {box: (start, sizes[box]) for box, start in zip(sizes, starts, strict=False)}
+    peers = {peer: box for peer, box in boxes.items() if box in spans}
+    begins = {box: _begin(box, held) for box in sizes}
+    in_place: dict[int, Span] = {}
+    for peer, box in peers.items():
+        if (begin := begins[box]) is not None:
+            in_place[peer] = begin, sizes[box]
     return Blocks(
-        where,
-        tuple(() if box is None else shape_of(box) for box in known),
-        counts,
-        tuple((starts[box], count) for box, count in zip(known, counts, strict=True)),
-        sum(each.values()),
-        _in_place(shape_of(held), where, counts),
+        {peer: spans[box] for peer, box in peers.items()},
+        sum(sizes.values()),
+        None if None in begins.values() else in_place,
+        {spans[box]: (within(box, held), shape_of(box)) for box in sizes},
     )
 
 
-def _in_place(
-    shape: tuple[int, ...], where: Sequence[Where], counts: Sequence[int]
-) -> tuple[Span, ...] | None:
-    found: list[Span] = []
-    for each, count in zip(where, counts, strict=True):
-        start, is_inner_whole = 0, True
-        for k in reversed(range(len(shape) if count else 0)):
-            length = each[k].stop - each[k].start
-            if length > 1 and not is_inner_whole:
-                return None
-            is_inner_whole = is_inner_whole and length == shape[k]
-            start += each[k].start * prod(shape[k + 1 :])
-        found.append((start, count))
-    return tuple(found)
+def _begin(box: Box, held: Box) -> int | None:
+    """The first element of a box in a flat array that holds `held`; None if it has gaps there."""
+    begin, is_inner_whole, stride = 0, True, 1
+    for (low, high), (start, stop) in zip(reversed(box), reversed(held), strict=True):
+        if high - low > 1 and not is_inner_whole:
+            return None
+        is_inner_whole = is_inner_whole and high - low == stop - start
+        begin += (low - start) * stride
+        stride *= stop - start
+    return begin
 
 
 @dataclass(frozen=True, slots=True)
 class BlockExchange:
     """Blocks to peers and from them, which travel at once."""
 
-    peers: tuple[int, ...]
     out: Blocks
     into: Blocks
     kept: tuple[tuple[Where, Where], ...]
@@ -263,27 +238,24 @@ class BlockExchange:
         if into_spans is None:
             into_spans, coming = self.into.apart, arrays.flat(self.into.size, target)
         pending = None
-        if self.peers or self.group:
-            sends = PeerSpans(going.reshape(-1), dict(zip(self.peers, out_spans, strict=True)))
-            receives = PeerSpans(coming.reshape(-1), dict(zip(self.peers, into_spans, strict=True)))
+        if out_spans or into_spans or self.group:
+            sends = PeerSpans(going.reshape(-1), out_spans)
+            receives = PeerSpans(coming.reshape(-1), into_spans)
             pending = arrays.carrier.exchange(sends, receives, self.tag, self.group)
         for here, there in self.kept:
             copy(target[there], source[here])
         staged = None if coming is target else (self.into, target, coming, copy)
-        return Started(pending, sum(self.into.counts) * target.itemsize, staged)
+        received = sum([count for _, count in into_spans.values()]) * target.itemsize
+        return Started(pending, received, staged)
 
 
 def exchange_of(
     moved: Exchange, held: Box, wanted: Box, tag: int, group: tuple[int, ...] = ()
 ) -> BlockExchange:
     """What a rank that holds a box and wants another sends and receives."""
-    sends = {transfer.peer: transfer.box for transfer in moved.sends}
-    receives = {transfer.peer: transfer.box for transfer in moved.receives}
-    peers = tuple(sorted({*sends, *receives}))
     return BlockExchange(
-        peers,
-        blocks_of([sends.get(peer) for peer in peers], held),
-        blocks_of([receives.get(peer) for peer in peers], wanted),
+        blocks_of({transfer.peer: transfer.box for transfer in moved.sends}, held),
+        blocks_of({transfer.peer: transfer.box for transfer in moved.receives}, wanted),
         tuple((within(each.box, held), within(each.box, wanted)) for each in moved.kept),
         tag,
         group,
@@ -295,7 +267,7 @@ class Started:
     """Communication that is under way."""
 
     pending: Pending | None
-    coming: int
+    received: int
     """Bytes that come from others."""
     staged: tuple[Blocks, Array, Array, Copy] | None
     """What came into memory of its own, and where it belongs."""
@@ -307,4 +279,4 @@ class Started:
         if self.staged is not None:
             blocks, target, flat, copy = self.staged
             blocks.copy(target, flat, copy, into_flat=False)
-        return self.coming
+        return self.received

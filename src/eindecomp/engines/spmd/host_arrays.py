@@ -29,7 +29,8 @@ from eindecomp.kernels.library import library_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.exchange import Pending, RankArrays, Transport, Where
+    from eindecomp.engines.spmd.exchange import Carrier, Pending, RankArrays, Transport, Where
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
@@ -43,8 +44,9 @@ class HostArrays:
     stored = staticmethod(to_stored)
 
     def __init__(self, transport: Transport) -> None:
-        self.library = library_of("numpy")
-        self.carrier = transport
+        self.library: KernelLibrary = library_of("numpy")
+        self.carrier: Carrier = transport
+        self._transport = transport
         self.let_go()
 
     def block(self, given: Any, box: Box, *, copy: bool) -> Array:
@@ -84,9 +86,9 @@ class HostArrays:
 
     def neighbours(self) -> dict[int, int]:
         """The ranks of this machine, if the system lets them map each other's memory files."""
-        name = self.carrier.name
+        name = self._transport.name
         if name not in _NEIGHBOURS:
-            _NEIGHBOURS[name] = _find_neighbours(self.carrier)
+            _NEIGHBOURS[name] = _find_neighbours(self._transport)
         return _NEIGHBOURS[name]
 
     def settle(self) -> None:
@@ -159,6 +161,7 @@ class SharedSpare(Spare):
 # Who can map whose files
 
 _NEIGHBOURS: dict[str, dict[int, int]] = {}
+_MARK = 0x45696E446563
 
 
 def _find_neighbours(transport: Transport) -> dict[int, int]:
@@ -167,7 +170,7 @@ def _find_neighbours(transport: Transport) -> dict[int, int]:
     probe = shared_array((1,), np.dtype(np.int64)) if hasattr(os, "memfd_create") else None
     file = None if probe is None else file_of(probe)
     if probe is not None:
-        probe[0] = _mark(rank)
+        probe[0] = _MARK + rank
     own = f"{os.getpid()} {-1 if file is None else file.descriptor} {host}"
     told = [text.decode().split(" ", 2) for text in transport.gather_bytes(own.encode())]
     here = {other: int(each[0]) for other, each in enumerate(told) if each[2] == host}
@@ -184,11 +187,7 @@ def _can_map(process: int, descriptor: int, rank: int) -> bool:
         found = mapped(process, MemoryFile(descriptor, 0), (1,), np.dtype(np.int64))
     except OSError:
         return False
-    return int(found[0]) == _mark(rank)
-
-
-def _mark(rank: int) -> int:
-    return 0x45696E446563 + rank
+    return int(found[0]) == _MARK + rank
 
 
 # Blocks that are read where they lie

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
-from eindecomp.engines.ranks import Ranks, agree, at_first, common_token
+from eindecomp.engines.engine import Ranks, agree, at_first, common_token
 from eindecomp.engines.spmd.watch import NOWHERE, watch_of
 from eindecomp.engines.tensor import as_numpy
 from eindecomp.engines.whole_files import beside, put_in_place, remove
@@ -72,7 +72,7 @@ def _connect(name: str) -> Transport:
 
         return MpiTransport()
     with needing_extras():
-        from eindecomp.engines.spmd.torch_transport import TorchTransport
+        from eindecomp.engines.spmd.torch_ranks import TorchTransport
 
     return TorchTransport()
 
@@ -103,7 +103,7 @@ def arrays_on(device: object, transport: Transport, ranks: Ranks) -> RankArrays:
         from eindecomp.engines.spmd.host_arrays import HostArrays
 
         return HostArrays(transport)
-    from eindecomp.engines.spmd.torch_arrays import torch_arrays
+    from eindecomp.engines.spmd.torch_ranks import torch_arrays
 
     return torch_arrays(device, transport, ranks)
 

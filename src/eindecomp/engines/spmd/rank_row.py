@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Array = Any
     Arrays = tuple[Array, ...]
-    Loader = Callable[["RankMemory", int, Box], None]
+    Loader = Callable[["RankMemory", int], None]
     Communication = BlockExchange | MappedExchange
     Begun = Sequence[Started | MappedReads]
 
@@ -191,8 +191,8 @@ class _Binder:
         step = own.step
         match step:
             case Load():
-                load, into, box = self.load, step.into, own.box
-                return BoundStep(lambda memory: load(memory, into, box))
+                load, into = self.load, step.into
+                return BoundStep(lambda memory: load(memory, into))
             case Generate():
                 return BoundStep(self._generate(step, own))
             case Compute():
@@ -368,16 +368,14 @@ class _Binder:
 
         They lie there one behind another.
         """
-        others = tuple(rank for rank in own.members if rank != self.rank)
+        others = [rank for rank in own.members if rank != self.rank]
         sides = tuple((0, high - low) for low, high in own.box) if volume(own.box) else ()
-        parts: list[Box | None] = [
-            ((k, k + 1), *sides) if volume(own.box) else None for k in range(len(others))
-        ]
         whole: Box = ((0, len(others)), *sides)
+        parts: dict[int, Box] = {rank: ((k, k + 1), *sides) for k, rank in enumerate(others)}
         sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
-        out = blocks_of([sends.get(rank) for rank in others], self._box(step.source))
-        into = blocks_of(parts, whole)
-        return BlockExchange(others, out, into, (), number, own.members), shape_of(whole)
+        out = blocks_of(sends, self._box(step.source))
+        into = blocks_of(parts if volume(own.box) else {}, whole)
+        return BlockExchange(out, into, (), number, own.members), shape_of(whole)
 
     def _combine(
         self, step: ReduceScatter, own: DeviceStep

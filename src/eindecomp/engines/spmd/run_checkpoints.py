@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.ranks import agree
+from eindecomp.engines.engine import agree
 from eindecomp.engines.safetensors_file import map_file, tensors_of
 from eindecomp.engines.step_folders import StepFolders, step_number
 from eindecomp.engines.tensor import as_numpy
 from eindecomp.engines.whole_files import remove
 from eindecomp.errors import InputError, suggest
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter, Role
+from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.engine import Ranks
     from eindecomp.engines.spmd.rank_row import Do, RankMemory
     from eindecomp.engines.step_folders import Step
     from eindecomp.kernels.library import KernelLibrary
@@ -40,28 +40,18 @@ if TYPE_CHECKING:
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:
     """The steps that complete tensors, in order."""
-    given = names.split(",") if isinstance(names, str) else names
-    known = [vertex for vertex in program.bytes_by_vertex if vertex not in program.inputs]
-    found: set[int] = set()
-    for name in (each.strip() for each in given):
-        steps = [number for number, step in enumerate(program.steps) if _makes(step, name, program)]
-        if not steps:
-            raise InputError(
-                f"checkpoint_at: the planned graph computes no {name!r}{suggest(name, known)}"
-            )
-        found.add(steps[-1])
-    return tuple(sorted(found))
-
-
-def _makes(step: object, name: str, program: Program) -> bool:
-    match step:
-        case Compute() | ReduceScatter():
-            buffer = program.buffers[step.into]
-            return buffer.role is Role.HOME and buffer.tensor == name
-        case AllGather():
-            return program.buffers[step.buffer].tensor == name
-        case _:
-            return False
+    completed: dict[str, int] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Compute | ReduceScatter | AllGather):
+            into = step.buffer if isinstance(step, AllGather) else step.into
+            if (buffer := program.buffers[into]).role is Role.HOME:
+                completed[buffer.tensor] = number
+    given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    for name in given:
+        if name not in completed:
+            near = suggest(name, completed)
+            raise InputError(f"checkpoint_at: the planned graph computes no {name!r}{near}")
+    return tuple(sorted({completed[name] for name in given}))
 
 
 def in_segments(calls: Sequence[Call], cuts: Sequence[int]) -> list[list[Call]]:
@@ -181,8 +171,3 @@ class RunCheckpoints:
         if self.ranks.rank == 0 and self.steps.path.is_dir():
             self.steps.prune()
             remove(self.steps.path)
-
-
-def loads_of(program: Program) -> list[tuple[int, int]]:
-    """The steps that load inputs, and into which buffers."""
-    return [(n, step.into) for n, step in enumerate(program.steps) if isinstance(step, Load)]

@@ -231,6 +231,6 @@ def _multiply() -> Any:
     return _TILE @ _TILE
 
 
-def _load_nothing(memory: RankMemory, into: int, box: object) -> None:
+def _load_nothing(memory: RankMemory, into: int) -> None:
     """What a step that communicates asks of no input."""
-    del memory, into, box
+    del memory, into
