@@ -47,7 +47,7 @@ _HIDDEN = re.compile(r"\.step-(\d{6,18})\.[0-9a-f]{16}")  # unfinished, or being
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SavedStep:
     """A step, and the manifest that was written with it."""
 
     place: Path
@@ -74,11 +74,11 @@ class StepFolders:
         own = None if self.ranks.rank else json.dumps([each.name for each in found]).encode()
         return [self.path / name for name in json.loads(self.ranks.share_bytes(own))]
 
-    def read(self, place: Path) -> Step:
+    def read(self, place: Path) -> SavedStep:
         """A step of which nothing is damaged; each shard is read by one of the ranks."""
         return agree(self.ranks, lambda: self._read(place))
 
-    def _read(self, place: Path) -> Step:
+    def _read(self, place: Path) -> SavedStep:
         step = _read_manifest(place)
         path = place / MANIFEST
         try:
@@ -89,7 +89,7 @@ class StepFolders:
             stamps[rank].check(step.shard(rank))
         return step
 
-    def last(self) -> Step | None:
+    def last(self) -> SavedStep | None:
         """The last step, None if there is none; if it is damaged, the error offers one before."""
         places = self.places()
         if not places:
@@ -105,7 +105,7 @@ class StepFolders:
                 told += f"or load {offer.place}"
             raise InputError(f"a checkpoint is damaged: {error}; {told}") from error
 
-    def _undamaged(self, places: list[Path]) -> Step | None:
+    def _undamaged(self, places: list[Path]) -> SavedStep | None:
         for place in places:
             try:
                 return self.read(place)
@@ -188,7 +188,7 @@ def _complete(path: Path) -> list[Path]:
     return sorted(found, key=lambda each: (step_number(each), each.name), reverse=True)
 
 
-def _read_manifest(place: Path) -> Step:
+def _read_manifest(place: Path) -> SavedStep:
     path, number = place / MANIFEST, step_number(place)
     try:
         if path.stat().st_size > _LARGEST:
@@ -211,7 +211,7 @@ def _read_manifest(place: Path) -> Step:
         raise InputError(f"{path}: is not as it was written: its digest differs")
     if content.get("step") != number:
         raise InputError(f"{path}: is of step {quote(content.get('step'))}")
-    return Step(place, cast("int", number), content)
+    return SavedStep(place, cast("int", number), content)
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from eindecomp.store.sharded_tensors import read_sharded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
     from eindecomp.layout.boxes import Box
@@ -170,7 +170,7 @@ class CheckpointFolder:
         self.latest = step.number
         return self.read(step, graph, config)
 
-    def read(self, step: Step, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
+    def read(self, step: SavedStep, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
         """The checkpoint of a step, unless it is of another run."""
         fields, path = Field(step.manifest), step.place / MANIFEST
         try:

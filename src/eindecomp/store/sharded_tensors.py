@@ -6,7 +6,7 @@ for is put together from the blocks that it meets, of which nothing else is read
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.engines.safetensors_file import StoredTensor
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.store.field import Field
 
     Array = np.ndarray[Any, Any]
+    OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 
 
 def read_sharded(
-    step: Step, shards: Field, wanted: Mapping[str, Vertex]
+    step: SavedStep, shards: Field, wanted: Mapping[str, Vertex]
 ) -> dict[str, ShardedArray]:
     """Tensors of a step, which the boxes that its manifest tells must hold completely and once."""
     blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
@@ -39,12 +40,13 @@ def read_sharded(
             if name not in wanted:
                 raise sides.wrong("the graph has no such state")
             blocks[name].append((rank, _box(sides, wanted[name].shape)))
-    files = _Shards(step)
+    opened: dict[int, OpenedShard] = {}
     found: dict[str, ShardedArray] = {}
     for name, vertex in wanted.items():
         if sum(volume(box) for _, box in blocks[name]) != prod(vertex.shape):
             raise shards.wrong(f"do not hold every element of {name} {list(vertex.shape)} once")
-        found[name] = ShardedArray(name, vertex.shape, vertex.dtype, tuple(blocks[name]), files)
+        own = tuple(blocks[name])
+        found[name] = ShardedArray(step, name, vertex.shape, vertex.dtype, own, opened)
     return found
 
 
@@ -59,40 +61,17 @@ def _box(field: Field, shape: tuple[int, ...]) -> Box:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shards:
-    """The shards of a step, opened as they are asked for."""
-
-    step: Step
-    _opened: dict[int, tuple[Mapping[str, StoredTensor], Array]] = field(
-        default_factory=dict[int, "tuple[Mapping[str, StoredTensor], Array]"]
-    )
-
-    def block(self, rank: int, name: str, box: Box, dtype: DType) -> Array:
-        """A view of a block in its file, which must be as the manifest has it."""
-        path = self.step.shard(rank)
-        if rank not in self._opened:
-            self._opened[rank] = tensors_of(path)[0], map_file(path)
-        tensors, content = self._opened[rank]
-        stored = tensors.get(name)
-        wanted = NAMES[dtype.name], shape_of(box)
-        if stored is None or (stored.dtype, stored.shape) != wanted:
-            what = "nothing" if stored is None else f"{stored.dtype} {quote(stored.shape)}"
-            raise InputError(
-                f"{path} has {what} for {name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
-            )
-        return stored.view(content)
-
-
-@dataclass(frozen=True, slots=True)
 class ShardedArray:
     """A tensor in files, to be read by its slices: each is put together from what it meets."""
 
+    step: SavedStep
     name: str
     shape: tuple[int, ...]
     dtype: DType
     blocks: tuple[tuple[int, Box], ...]
     """The ranks whose shards hold a block, and which."""
-    shards: _Shards
+    opened: dict[int, OpenedShard]
+    """The shards that any tensor of the step was read from."""
 
     def __getitem__(self, where: Any) -> Array:
         given: tuple[Any, ...] = (slice(None),) * len(self.shape)
@@ -102,13 +81,25 @@ class ShardedArray:
         if len(given) != len(self.shape) or not plain:
             return self[...][where]
         sides = [each.indices(size) for each, size in zip(given, self.shape, strict=True)]
-        return self._read(tuple((low, max(low, high)) for low, high, _ in sides))
-
-    def _read(self, box: Box) -> Array:
-        found = np.zeros(shape_of(box), self.dtype)
+        box = tuple((low, max(low, high)) for low, high, _ in sides)
+        read = np.zeros(shape_of(box), self.dtype)
         for rank, held in self.blocks:
             shared = meet(held, box)
             if shared is not None:
-                block = self.shards.block(rank, self.name, held, self.dtype)
-                found[within(shared, box)] = block[within(shared, held)]
-        return found
+                read[within(shared, box)] = self._block(rank, held)[within(shared, held)]
+        return read
+
+    def _block(self, rank: int, box: Box) -> Array:
+        """A view of a block in its file, which must be as the manifest has it."""
+        path = self.step.shard(rank)
+        if rank not in self.opened:
+            self.opened[rank] = tensors_of(path)[0], map_file(path)
+        tensors, content = self.opened[rank]
+        stored = tensors.get(self.name)
+        wanted = NAMES[self.dtype.name], shape_of(box)
+        if stored is None or (stored.dtype, stored.shape) != wanted:
+            what = "nothing" if stored is None else f"{stored.dtype} {quote(stored.shape)}"
+            raise InputError(
+                f"{path} has {what} for {self.name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
+            )
+        return stored.view(content)

@@ -21,7 +21,7 @@ import eindecomp as ed
 from eindecomp import models
 from eindecomp.engines.safetensors_file import write_tensors
 from eindecomp.engines.spmd.job import writers
-from eindecomp.engines.step_folders import Step
+from eindecomp.engines.step_folders import SavedStep
 from eindecomp.layout.boxes import within
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
@@ -119,7 +119,8 @@ def test_any_box_is_read_of_any_blocks(tmp_path_factory, case):
 
 def written(path, vertex, array, blocks):
     """An array in shards, each of which has some box of it or none."""
-    step = Step(path, 1, {"shards": [{"boxes": each} for each in json.loads(json.dumps(blocks))]})
+    shards = [{"boxes": each} for each in json.loads(json.dumps(blocks))]
+    step = SavedStep(path, 1, {"shards": shards})
     for rank, boxes in enumerate(blocks):
         parts = {name: array[within(box, uncut(array.shape))] for name, box in boxes.items()}
         write_tensors(step.shard(rank), parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,8 @@ class JaxEngine:
         if cpu_devices is not None:
             ask_for_cpu_devices(cpu_devices)
         self.platform, self.devices, self.precision = platform, devices, precision
+        self._made: dict[Any, JaxProgram] = {}
+        self._lock = Lock()
 
     @property
     def device_count(self) -> int:
@@ -81,10 +83,14 @@ class JaxEngine:
         return len(devices_of(self.platform, self.devices))
 
     def prepare(self, plan: Plan) -> JaxProgram:
-        """Make a plan ready to run: XLA compiles it."""
+        """Make a plan ready to run; equal plans are compiled once."""
         program = program_of(plan)
-        mesh = mesh_of_devices(program.mesh, self.platform, self.devices)
-        return JaxProgram(ForDevices(program, mesh, self.precision))
+        key = (str(plan.graph), program.mesh, program.buffers, program.steps)
+        with self._lock:
+            if key not in self._made:
+                mesh = mesh_of_devices(program.mesh, self.platform, self.devices)
+                self._made[key] = JaxProgram(ForDevices(program, mesh, self.precision))
+            return self._made[key]
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input, checked; JAX's arrays of the right type stay as they are."""
@@ -212,10 +218,6 @@ class JaxProgram:
                     on_event(KernelCompiled(PROGRAM, 0, 0, begun, ended))
             return self._compiled[donated]
 
-    @cached_property
-    def _peak(self) -> int:
-        return fullest(self.program).bytes
-
     def _stats(self, compiled: CompiledProgram, seconds: float, placed: int) -> Stats:
         moved = compiled.bytes_by_vertex
         return Stats(
@@ -223,7 +225,7 @@ class JaxProgram:
             self.program.operations,
             sum(moved.values()),
             moved,
-            self._peak,
+            fullest(self.program).bytes,
             self.program.tasks * self.program.devices,
             workers=self.program.devices,
             bytes_placed=placed,
@@ -309,7 +311,7 @@ class JaxProgram:
         )
 
     def close(self) -> None:
-        """Nothing is held beside what was compiled."""
+        """What was compiled stays with the engine, for equal plans."""
 
 
 def _gathered(layout: ArrayLayout, data: JaxArrays) -> np.ndarray[Any, Any]:

@@ -124,7 +124,7 @@ def lying(mesh: Mesh, tiling: Tiling) -> Lying:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class BlockCopy:
     """A block that a device has in one array and another device, or the same, puts in another."""
 
     source: int
@@ -134,15 +134,15 @@ class Copy:
     shape: tuple[int, ...]
 
 
-def rounds_of(copies: Iterable[Copy]) -> list[list[Copy]]:
+def rounds_of(copies: Iterable[BlockCopy]) -> list[list[BlockCopy]]:
     """Copies of one shape that are made at once: to other devices, or each to itself.
 
     There are as few rounds as come about by taking copies in order of their distance.
     """
-    by_shape: dict[tuple[bool, tuple[int, ...]], list[Copy]] = {}
+    by_shape: dict[tuple[bool, tuple[int, ...]], list[BlockCopy]] = {}
     for copy in copies:
         by_shape.setdefault((copy.source != copy.target, copy.shape), []).append(copy)
-    rounds: list[list[Copy]] = []
+    rounds: list[list[BlockCopy]] = []
     for _, alike in sorted(by_shape.items(), key=lambda item: item[0][0]):
         devices = 1 + max(max(copy.source, copy.target) for copy in alike)
         alike.sort(key=lambda copy: ((copy.target - copy.source) % devices, copy.source))
@@ -150,13 +150,13 @@ def rounds_of(copies: Iterable[Copy]) -> list[list[Copy]]:
     return rounds
 
 
-def _without_clashes(copies: Sequence[Copy]) -> list[list[Copy]]:
-    rounds: list[tuple[list[Copy], set[int], set[int]]] = []
+def _without_clashes(copies: Sequence[BlockCopy]) -> list[list[BlockCopy]]:
+    rounds: list[tuple[list[BlockCopy], set[int], set[int]]] = []
     for copy in copies:
         free = (own for own in rounds if copy.source not in own[1] and copy.target not in own[2])
         chosen = next(free, None)
         if chosen is None:
-            chosen = (list[Copy](), set[int](), set[int]())
+            chosen = (list[BlockCopy](), set[int](), set[int]())
             rounds.append(chosen)
         chosen[0].append(copy)
         chosen[1].add(copy.source)
@@ -164,35 +164,35 @@ def _without_clashes(copies: Sequence[Copy]) -> list[list[Copy]]:
     return [taken for taken, _, _ in rounds]
 
 
-def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[Copy]:
+def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[BlockCopy]:
     """What devices keep and receive where a tensor moves from one tiling to another."""
     before, after = lying(mesh, held), lying(mesh, wanted)
-    found: list[Copy] = []
+    found: list[BlockCopy] = []
     for device in range(mesh.devices):
         own = moves(mesh, held, wanted, device)
         for piece in (*own.kept, *own.receives):
             taken = lows_within(piece.box, before.boxes[piece.peer])
             put = lows_within(piece.box, after.boxes[device])
-            found.append(Copy(piece.peer, device, taken, put, shape_of(piece.box)))
+            found.append(BlockCopy(piece.peer, device, taken, put, shape_of(piece.box)))
     return found
 
 
 def copies_of_reduction(
     mesh: Mesh, partial: Tiling, shares: Tiling, axes: int, width: int
-) -> list[Copy]:
+) -> list[BlockCopy]:
     """The parts of every device's share, one after another in the order of their devices.
 
     Arrays have two dimensions more than a part: which one it is, and `width` numbers of a state.
     """
     before, after = lying(mesh, partial), lying(mesh, shares)
-    found: list[Copy] = []
+    found: list[BlockCopy] = []
     for device, box in enumerate(after.boxes):
         if not volume(box):
             continue
         zeros, shape = (0,) * len(box), (1, width, *shape_of(box))
         for place, member in enumerate(group_along(mesh, axes, device)):
             taken = lows_within(box, before.boxes[member])
-            found.append(Copy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
+            found.append(BlockCopy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
     return found
 
 
@@ -262,7 +262,7 @@ def _cut_first(
 
 
 def copy_in_rounds(
-    here: Here, copies: Iterable[Copy], x: jax.Array, shape: Sequence[int]
+    here: Here, copies: Iterable[BlockCopy], x: jax.Array, shape: Sequence[int]
 ) -> jax.Array:
     """An array put together from blocks of arrays that devices have."""
     made = jnp.zeros(tuple(shape), x.dtype)
@@ -278,7 +278,13 @@ def copy_in_rounds(
 
 
 def add_up(
-    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array, whole: bool
+    here: Here,
+    partial: Tiling,
+    home: Tiling,
+    axes: int,
+    split: int,
+    x: jax.Array,
+    whole: bool,
 ) -> jax.Array | None:
     """The sum of partial results, None where pieces differ; XLA decides in which order it adds.
 

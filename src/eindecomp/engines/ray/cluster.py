@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import socket
 import sys
 import warnings
@@ -15,7 +14,6 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -36,8 +34,6 @@ _SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
 _LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _HINT = "; if it asks for a token, as it should, set RAY_AUTH_MODE=token"
-_SHARE = 0.3  # of the memory that is there, for blocks that tasks pass on
-_LEAST = 100 * 10**6
 
 
 @cache
@@ -95,7 +91,10 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         if workers is not None or memory is not None:
             raise InputError("workers and memory are those of the cluster that address= names")
         try:
-            _check_answers(address)
+            host, _, port = address.rpartition(":")
+            if host and port.isdigit() and "/" not in host:
+                # Raises at once if nobody listens there: Ray itself goes on asking for minutes.
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
             ray.init(address=address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             hint = "" if "RAY_AUTH_MODE" in os.environ else _HINT
@@ -106,18 +105,11 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         ray.init(
             address="local",  # whatever else may run on this machine
             num_cpus=workers or cores(),
-            object_store_memory=memory or _store_size(),
+            object_store_memory=memory,  # None: a share of what is free
             include_dashboard=False,
             _system_config={"task_oom_retries": RETRIES},
             **quiet,
         )
-
-
-def _check_answers(address: str) -> None:
-    """Raise at once if nobody listens there: Ray itself goes on asking for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
 
 
 def check_address(address: str | None) -> None:
@@ -139,15 +131,6 @@ def _check_workers(ray: ModuleType, workers: int | None) -> None:
             f"workers: this process uses a Ray with {count} already; close its engine first to "
             f"have {workers}"
         )
-
-
-def _store_size() -> int:
-    """How much shared memory blocks may take: a share of what is free, if that can be shared."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    shared = Path("/dev/shm")  # noqa: S108 - where Ray itself keeps blocks
-    if shared.is_dir():
-        free = min(free, int(shutil.disk_usage(shared).free * 0.9 / _SHARE))
-    return max(_LEAST, int(free * _SHARE))
 
 
 @contextmanager

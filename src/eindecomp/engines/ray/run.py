@@ -19,7 +19,7 @@ from eindecomp.engines.ray.tensors import (
     source_of,
     tensor_of,
 )
-from eindecomp.engines.ray.worker import Order, run_task
+from eindecomp.engines.ray.worker import TaskOrder, run_task
 from eindecomp.engines.result import TaskFinished, TaskStarted
 from eindecomp.engines.tensor import Tensor
 from eindecomp.layout.boxes import volume
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.ray.cluster import Ref, StoredJob, Submitting
     from eindecomp.engines.ray.tasks import Job, Key, RayTask
     from eindecomp.engines.ray.tensors import Stored, Write
-    from eindecomp.engines.ray.worker import Report
+    from eindecomp.engines.ray.worker import TaskReport
     from eindecomp.engines.result import RunRecord
     from eindecomp.tra.program.program import Program
 
@@ -136,7 +136,7 @@ class RayRun:
     def _submit(self, number: int, task: RayTask, wanted: set[Key]) -> Ref:
         """Hand a task over, and let go of blocks that no later one needs."""
         timed = self.record.on_event is not None
-        order = pickle.dumps(Order(self.stored.name, self.name, number, self.scalars, timed))
+        order = pickle.dumps(TaskOrder(self.stored.name, self.name, number, self.scalars, timed))
         inputs = [self.given[number] for number in task.given]
         given = [own[task.device] if isinstance(own, list) else own for own in inputs]
         needs = [self.blocks[key] for key in task.needs]
@@ -170,7 +170,7 @@ class RayRun:
         except ray.exceptions.RayError as error:
             raise reason_of(error, what_it_makes(self.program, task)) from None
 
-    def _hear(self, report: Report) -> None:
+    def _hear(self, report: TaskReport) -> None:
         """Note what a task has told."""
         record, program = self.record, self.program
         worker = self.workers.setdefault(report.worker, len(self.workers))

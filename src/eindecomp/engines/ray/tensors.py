@@ -50,7 +50,7 @@ _RETRIES = 2
 """How often a tile is written again when its worker dies: of what writing did, as likely as not."""
 Write = Callable[[Any], "tuple[Stored, KeptFile]"]
 """Writes an array of the caller's to a file."""
-Layouts = Mapping[Tiling, "Sequence[Ref | None]"]
+BlockRefs = Mapping[Tiling, "Sequence[Ref | None]"]
 """For each layout every device's block of a tensor, None where it has nothing of it."""
 
 
@@ -178,7 +178,7 @@ class Folder:
 class RayBlocks:
     """A tensor in Ray's object store, and what it can be computed again from."""
 
-    layouts: Layouts
+    layouts: BlockRefs
     kept: tuple[Any, ...]
     """The files and jobs that Ray would need again if a block were lost, oldest first."""
 
@@ -191,7 +191,7 @@ def tensor_of(program: Program, name: str, blocks: RayBlocks) -> Tensor:
     return Tensor(name, vertex.shape, vertex.dtype, "ray", mesh, layouts, blocks, gather)
 
 
-def load(submitting: Submitting, mesh: Mesh, source: Stored, wanted: Sequence[Tiling]) -> Layouts:
+def load(submitting: Submitting, mesh: Mesh, source: Stored, wanted: Sequence[Tiling]) -> BlockRefs:
     """Read every device's block of an input; those that several have are read once."""
     loaded: dict[Box, Ref] = {}
     found: dict[Tiling, list[Ref | None]] = {}
@@ -234,7 +234,7 @@ def in_layouts(
 
 
 def rearrange(
-    submitting: Submitting, mesh: Mesh, layouts: Layouts, wanted: Tiling
+    submitting: Submitting, mesh: Mesh, layouts: BlockRefs, wanted: Tiling
 ) -> tuple[list[Ref | None], int]:
     """The blocks of another layout, and how many elements devices receive for that."""
     held, blocks = next(iter(layouts.items()))

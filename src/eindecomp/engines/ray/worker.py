@@ -1,7 +1,6 @@
-"""What workers do: each function here is a Ray task. Blocks come as arguments, and go as results.
+"""What a worker does: `run_task` carries out a task of a job.
 
-A block travels as a tuple of plain arrays, one for each number of a partial result, that Ray shares
-between the processes of a machine without copying.
+Blocks come as arguments, and go as results.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 JOBS = 8  # that a worker remembers
 
 
-class Order(NamedTuple):
+class TaskOrder(NamedTuple):
     """Which task of which job is to be run; it travels as bytes, which costs Ray least."""
 
     job: str
@@ -60,7 +59,7 @@ class Order(NamedTuple):
     """Whether anybody wants to know when what was computed."""
 
 
-class Report(NamedTuple):
+class TaskReport(NamedTuple):
     """What a task tells beside its results, as bytes too."""
 
     worker: str
@@ -74,7 +73,7 @@ class Report(NamedTuple):
 
 def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     """Carry out a task of a job; its report, and the blocks that it passes on."""
-    own: Order = pickle.loads(order)  # noqa: S301 - an argument of our driver's
+    own: TaskOrder = pickle.loads(order)  # noqa: S301 - an argument of our driver's
     found = _job(own.job)
     task = found.tasks[own.number]
     note_recovery(own.run, str(own.number))
@@ -243,9 +242,9 @@ class _Running:
                 self._have(number, key[2])
                 self.results[key] = self.device.read(number, key[2])
 
-    def report(self, timed: bool) -> Report:
+    def report(self, timed: bool) -> TaskReport:
         """What was moved, and when what was computed."""
-        return Report(_worker(), tuple(self.moved), tuple(self.times) if timed else ())
+        return TaskReport(_worker(), tuple(self.moved), tuple(self.times) if timed else ())
 
 
 @cache

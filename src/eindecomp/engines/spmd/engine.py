@@ -43,7 +43,7 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import AllGather, Compute, Generate, Load, Move, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     """A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
-_WORKING = (Compute, Generate, ReduceScatter)
 
 
 class SpmdEngine:
@@ -144,7 +143,6 @@ class SpmdProgram:
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
         self._loads = [step.into for step in program.steps if isinstance(step, Load)]
-        self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
 
     def _check_space(self) -> None:
         """Refuse, on all ranks, what does not fit with what the other ranks of this host hold."""
@@ -330,7 +328,7 @@ class SpmdProgram:
             sum(total),
             dict(zip(names, total, strict=True)),
             peak,
-            self._tasks,
+            program.tasks * program.devices,
             program.devices,
             placed,
         )

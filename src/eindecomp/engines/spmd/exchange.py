@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Array = Any
 """Of whatever kind is moved and computed."""
 
-Span = tuple[int, int]
+FlatSpan = tuple[int, int]
 """Where in a flat array elements begin, and how many they are."""
 
 
@@ -41,7 +41,7 @@ class PeerSpans(NamedTuple):
     """A flat array, and which part of it goes to each other rank or comes from it."""
 
     array: Array
-    spans: Mapping[int, Span]
+    spans: Mapping[int, FlatSpan]
 
     def parts(self) -> list[tuple[int, Array]]:
         """The ranks, each with its part."""
@@ -160,19 +160,19 @@ class RankArrays(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class PeerBlocks:
     """Blocks of an array: one for each peer, to which it goes or from which it comes."""
 
-    apart: Mapping[int, Span]
+    apart: Mapping[int, FlatSpan]
     """Where they are in memory of their own, one after another."""
     size: int
     """The elements of that memory."""
-    in_place: Mapping[int, Span] | None
+    in_place: Mapping[int, FlatSpan] | None
     """Where they are in an array in one piece; None if some do not lie in one piece there."""
-    where: Mapping[Span, tuple[Where, tuple[int, ...]]]
+    where: Mapping[FlatSpan, tuple[Where, tuple[int, ...]]]
     """For each span of that memory the place in the array, and the shape."""
 
-    def spans(self, array: Array, arrays: RankArrays) -> Mapping[int, Span] | None:
+    def spans(self, array: Array, arrays: RankArrays) -> Mapping[int, FlatSpan] | None:
         """Where in the flat array they are; None if some do not lie in one piece."""
         return self.in_place if arrays.is_in_one_piece(array) else None
 
@@ -183,7 +183,7 @@ class Blocks:
             copy(*((other, own) if into_flat else (own, other)))
 
 
-def blocks_of(boxes: Mapping[int, Box], held: Box) -> Blocks:
+def blocks_of(boxes: Mapping[int, Box], held: Box) -> PeerBlocks:
     """The places of peers' boxes in an array that holds `held`; nothing moves of empty ones."""
     sizes = {box: volume(box) for box in boxes.values() if volume(box)}
     # What several peers get, as in an all-gather, is put in one place.
@@ -191,11 +191,11 @@ def blocks_of(boxes: Mapping[int, Box], held: Box) -> Blocks:
     spans = {box: (start, sizes[box]) for box, start in zip(sizes, starts, strict=False)}
     peers = {peer: box for peer, box in boxes.items() if box in spans}
     begins = {box: _begin(box, held) for box in sizes}
-    in_place: dict[int, Span] = {}
+    in_place: dict[int, FlatSpan] = {}
     for peer, box in peers.items():
         if (begin := begins[box]) is not None:
             in_place[peer] = begin, sizes[box]
-    return Blocks(
+    return PeerBlocks(
         {peer: spans[box] for peer, box in peers.items()},
         sum(sizes.values()),
         None if None in begins.values() else in_place,
@@ -219,8 +219,8 @@ def _begin(box: Box, held: Box) -> int | None:
 class BlockExchange:
     """Blocks to peers and from them, which travel at once."""
 
-    out: Blocks
-    into: Blocks
+    out: PeerBlocks
+    into: PeerBlocks
     kept: tuple[tuple[Where, Where], ...]
     """What the rank has already: where in its source, and where in its target."""
     tag: int
@@ -269,7 +269,7 @@ class Started:
     pending: Pending | None
     received: int
     """Bytes that come from others."""
-    staged: tuple[Blocks, Array, Array, Copy] | None
+    staged: tuple[PeerBlocks, Array, Array, Copy] | None
     """What came into memory of its own, and where it belongs."""
 
     def finish(self) -> int:

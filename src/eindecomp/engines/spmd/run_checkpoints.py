@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.engine import Ranks
     from eindecomp.engines.spmd.rank_row import Do, RankMemory
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program
 
@@ -130,7 +130,7 @@ class RunCheckpoints:
             return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
         return 0, set()
 
-    def _read(self, step: Step, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
+    def _read(self, step: SavedStep, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
         """What this rank held behind a cut, but for what it was given."""
         path = step.shard(self.ranks.rank)
         if step.manifest.get("run") != self.digest:
