@@ -13,9 +13,9 @@ from time import perf_counter
 from peers.of_experiments import PEERS
 from plot import plot
 
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.experiments import EXPERIMENTS, Record
 from eindecomp.experiments.show import show
-from eindecomp.store.whole_file import write_whole
 
 
 def main() -> None:

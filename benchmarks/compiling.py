@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 import eindecomp as ed
-from eindecomp.engines.events import Event, KernelCompiled
+from eindecomp.engines.result import Event, KernelCompiled
 
 _SIZES = {"b": 2, "s": 64, "a": 128, "h": 4, "d": 32, "f": 256, "v": 100}
 _LAYER = """

@@ -13,7 +13,7 @@ from peers.of_experiments import ffnn_peers
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.engines.events import Event, TaskFinished
+from eindecomp.engines.result import Event, TaskFinished
 from eindecomp.experiments import Record
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE, ffnn
 from eindecomp.experiments.show import show

@@ -20,8 +20,8 @@ from on_gpu.speeds import card
 from on_gpu.tables import measure_tables, selected
 from peers.ceiling import check_program
 
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import InputError
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from on_gpu.record import Measured

@@ -13,7 +13,7 @@ import numpy as np
 from peers.of_experiments import llama_peers
 
 import eindecomp as ed
-from eindecomp.engines.events import Event, KernelCompiled, TaskFinished
+from eindecomp.engines.result import Event, KernelCompiled, TaskFinished
 from eindecomp.experiments import Findings, Record
 from eindecomp.experiments.llama import measure_model, one_billion
 from eindecomp.experiments.show import show

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
+from eindecomp.engines.whole_files import replacing
 from eindecomp.experiments.price import OURS
 from eindecomp.experiments.show import grouped
-from eindecomp.store.whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from torch.profiler import ProfilerActivity, profile
 
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.experiments.measure import failure
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from jobs import launch, needs_mpi, run_command
 
 from eindecomp.cli import main, mistakes
 from eindecomp.cli.llama import _shared
-from eindecomp.engines.ranks import Alone
+from eindecomp.engines.engine import Ranks
 
 PATIENT = """
 import sys
@@ -102,14 +102,15 @@ def test_the_first_rank_reads_prompts_for_all(tmp_path):
     assert job.out == alone.stdout
 
 
-class Noting(Alone):
+class Noting(Ranks):
     """The first rank of a job, which notes what it does while others wait for it."""
 
     def __init__(self):
+        super().__init__()
         self.noted = []
 
     @contextmanager
-    def waiting_for_input(self):
+    def not_stuck(self):
         self.noted.append("waits")
         yield
         self.noted.append("goes on")

@@ -16,7 +16,7 @@ from eindecomp.cli import main, request
 from eindecomp.cli.arrays import random_inputs, write_npz
 from eindecomp.cli.run import largest_error
 from eindecomp.engines.threads.engine import ThreadsProgram
-from eindecomp.store.whole_file import write_whole
+from eindecomp.engines.whole_files import write_whole
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 

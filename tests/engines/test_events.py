@@ -11,7 +11,7 @@ from lazy import Lazy
 from transformer import small_transformer
 
 import eindecomp as ed
-from eindecomp.engines.events import BytesMoved, KernelCompiled, TaskFinished, TaskStarted
+from eindecomp.engines.result import BytesMoved, KernelCompiled, TaskFinished, TaskStarted
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 FOUR = ThreadsEngine(workers=4)

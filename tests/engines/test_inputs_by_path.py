@@ -15,7 +15,7 @@ from agreement import JAX, TORCH
 from safetensors.numpy import save_file
 
 import eindecomp as ed
-from eindecomp.engines.stored_inputs import open_stored
+from eindecomp.engines.array_files import open_stored
 
 MATMUL = "input X[i: 6, j: 8], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 KINDS = ["npy", "zarr", "zarr group", "safetensors", "safetensors#"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.space import needed_space
+from eindecomp.engines.resources import needed_space
 from eindecomp.tra.program.make import program_of
 
 HUGE = """

@@ -14,7 +14,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.events import BytesMoved, TaskFinished
+from eindecomp.engines.result import BytesMoved, TaskFinished
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import peak_on
 from strategies import graphs

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import numpy as np
 import pytest
 
-from eindecomp.engines.write_outputs import create_file, write_block
+from eindecomp.engines.array_files import create_file, write_block
 
 FLOAT64 = np.dtype("float64")
 
@@ -28,15 +27,3 @@ def test_a_disk_without_room_is_named_and_keeps_nothing(small_disk):
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
     assert not list(small_disk.iterdir())
     create_file(path, ".npy", (100, 1000), FLOAT64, [])
-
-
-def test_where_no_room_can_be_set_aside_it_is_written(small_disk, monkeypatch):
-    def cannot(*_):
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-    monkeypatch.setattr(os, "posix_fallocate", cannot)
-    create_file(small_disk / "y.npy", ".npy", (50, 1000), FLOAT64, [])
-    assert not np.load(small_disk / "y.npy").any()
-    with pytest.raises(OSError, match="are free"):
-        create_file(small_disk / "z.npy", ".npy", (1000, 1000), FLOAT64, [])
-    assert [path.name for path in small_disk.iterdir()] == ["y.npy"]

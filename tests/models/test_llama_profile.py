@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eindecomp.engines.events import KernelCompiled, TaskFinished
+from eindecomp.engines.result import KernelCompiled, TaskFinished
 from eindecomp.models.llama import Config
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "llama.py"

@@ -12,7 +12,7 @@ from math import inf
 
 import pytest
 
-from eindecomp.engines.events import KernelCompiled, RunStarted, TaskFinished
+from eindecomp.engines.result import KernelCompiled, RunStarted, TaskFinished
 from eindecomp.show import progress
 from eindecomp.show.progress import counting, showing, solver_line, solving
 from eindecomp.solve.clock import tell_compiling

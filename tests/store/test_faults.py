@@ -13,12 +13,12 @@ import pytest
 import eindecomp as ed
 from eindecomp import models
 from eindecomp.cli.arrays import write_npz
-from eindecomp.engines.events import TaskFinished
-from eindecomp.engines.ranks import Alone
+from eindecomp.engines.engine import Ranks
+from eindecomp.engines.result import TaskFinished
 from eindecomp.engines.step_folders import StepFolders
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.kernels import cache
 from eindecomp.show.trace import tracing
-from eindecomp.store.whole_file import write_whole
 from faults import check_all_or_nothing, content
 
 SOURCE = Path(ed.__file__).parent
@@ -45,7 +45,7 @@ def run_step(number: int, value: float):
     """A checkpoint within a run."""
 
     def write(folder: Path) -> None:
-        steps = StepFolders(folder / "run", Alone())
+        steps = StepFolders(folder / "run", Ranks())
         steps.write(number, {"0.0": np.full(50, value)}, {}, {"run": "of a test"})
 
     return write
@@ -53,7 +53,7 @@ def run_step(number: int, value: float):
 
 def last_of_run(folder: Path):
     hidden = [each for each in content(folder) if Path(each).name.startswith(".")]
-    step = StepFolders(folder / "run", Alone()).last()
+    step = StepFolders(folder / "run", Ranks()).last()
     return hidden, step and (step.number, step.shard(0).read_bytes())
 
 
@@ -153,11 +153,11 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 # Where files are written; everything else asks one of these to. The last one writes to a folder of
 # its own that nobody reads later.
 WRITING = {
-    "store/whole_file.py", "engines/safetensors_file.py",
-    "engines/step_folders.py", "engines/write_outputs.py", "kernels/cache.py",
+    "engines/whole_files.py", "engines/safetensors_file.py",
+    "engines/step_folders.py", "engines/array_files.py", "kernels/cache.py",
     "cli/arrays.py",  # a member of an archive that is written whole
     "cli/engine.py",  # to nowhere
-    "engines/ray/files.py",
+    "engines/ray/tensors.py",
 }  # fmt: skip
 
 

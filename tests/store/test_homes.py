@@ -84,13 +84,6 @@ def test_free_inputs_have_no_home(tied: dict[str, Any], sharded: dict[str, Any])
         assert refused(saved | change).endswith("has a layout, but the input is free")
 
 
-def test_sharded_inputs_are_sharded(sharded: dict[str, Any]) -> None:
-    for axes in ([[], []], [["node"], []], [[], ["gpu"]]):
-        data = deepcopy(sharded)
-        data["given"]["W"]["home"] = cut(*axes)
-        assert refused(data).endswith("given.W: is not cut into as many pieces as it can be")
-
-
 def test_tied_inputs_lie_where_their_result_does(tied: dict[str, Any]) -> None:
     for axes in ([["gpu"], ["node"]], [["gpu", "node"], []], [[], []]):
         data = deepcopy(tied)

@@ -8,7 +8,7 @@ from stat import S_IMODE
 
 import pytest
 
-from eindecomp.store.whole_file import check_writable, replacing, write_whole
+from eindecomp.engines.whole_files import check_writable, replacing, write_whole
 
 
 def refuse(_file):

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.engine import Engine, find_engine
+from eindecomp.engines.engine import Engine, find_engine, ranks_of
 from eindecomp.engines.executable import Executable
-from eindecomp.engines.ranks import Alone, ranks_of
 from eindecomp.errors import EinDecompError, InputError, PlanError
 from eindecomp.planner.costs.machine import machine_of
 from eindecomp.planner.plan import Plan
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from eindecomp.engines.events import Event
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Event, Result
     from eindecomp.planner.costs.machine import Machine
     from eindecomp.tra.simulation.run import SimulatedRun
 
@@ -101,7 +99,7 @@ def plan_together(make: Callable[[], Plan], engine: str | Engine = "spmd", **opt
     """
     ranks = ranks_of(engine_of(engine, options))
     share = ranks.share_bytes
-    if isinstance(ranks, Alone):
+    if ranks.size == 1:
         return make()
     if ranks.rank:
         text = share(None)

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
-from eindecomp.engines.stored_inputs import (
-    KINDS,
+from eindecomp.engines.array_files import (
+    INPUT_KINDS,
     check_regular,
     check_start,
     npy_array,
@@ -53,7 +53,7 @@ def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
 
 def _stored(name: str, text: str) -> Any:
     """What lies in a file; a name without a known ending is that of a .npy file."""
-    if Path(text.partition("#")[0]).suffix.lower() in KINDS:
+    if Path(text.partition("#")[0]).suffix.lower() in INPUT_KINDS:
         return open_stored(text, name)
     return npy_array(Path(text))
 

@@ -14,7 +14,7 @@ import typer
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import columns, interruptible, status_line
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.engines.whole_files import check_writable, write_whole
 
 Experiment = Literal["chain", "ffnn", "llama"]
 

@@ -13,10 +13,10 @@ from eindecomp.cli.files import to_write
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import columns, interruptible, status_line
 from eindecomp.cli.texts import axes_from
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import RunError
 from eindecomp.show.words import percent, render, short
 from eindecomp.store.machine_file import to_json
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from eindecomp.experiments.calibrate import Profile

@@ -11,10 +11,10 @@ import typer
 from eindecomp.cli.files import PlanFile, name_of, read, to_write
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import interruptible
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.frontends.placements import Target, exported
 from eindecomp.store.plan_file import from_json
-from eindecomp.store.whole_file import write_whole
 
 
 def export(

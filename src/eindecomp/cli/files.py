@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eindecomp.engines.whole_files import check_writable
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.store.plan_file import PLAN_FILE
-from eindecomp.store.whole_file import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

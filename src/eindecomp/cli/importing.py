@@ -24,9 +24,9 @@ from eindecomp.cli.files import to_write
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import interruptible, status_line
 from eindecomp.cli.texts import pairs_from
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import EinDecompError, InputError, needing_extras, suggest
 from eindecomp.lang.dtypes import dtype
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -16,13 +16,13 @@ from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import interruptible, status_line
 from eindecomp.cli.texts import STRATEGY_HELP, strategy_from
-from eindecomp.engines.ranks import ranks_of
+from eindecomp.engines.engine import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.engine import Ranks
     from eindecomp.models.llama import GeneratedToken, Llama
 
 DEFAULT = "o,v,h,f"
@@ -145,7 +145,7 @@ def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:
     """The lines that the first rank of a job reads, on all of them."""
 
     def first() -> bytes:
-        with ranks.waiting_for_input():  # until the others have it, too
+        with ranks.not_stuck():  # until the others have it, too
             line = next(lines, None)
             return ranks.share_bytes(b"" if line is None else _LINE + line.encode())
 

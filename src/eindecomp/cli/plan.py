@@ -10,9 +10,9 @@ import typer
 from eindecomp.cli import request as ask
 from eindecomp.cli.files import GraphFile, name_of, read, to_write
 from eindecomp.cli.terminal import columns, interruptible, status_line
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.store.plan_file import from_json, to_json
-from eindecomp.store.whole_file import write_whole
 
 
 @ask.planning

@@ -21,13 +21,13 @@ from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
 from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
 from eindecomp.cli.files import AnyFile, read, to_write
 from eindecomp.cli.terminal import columns, interruptible, status_line
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import InputError
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.show.trace import tracing
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ from rich.table import Table
 from eindecomp.cli.files import to_write
 from eindecomp.cli.request import Json
 from eindecomp.cli.terminal import columns, interruptible
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.show.progress import show_number, solving
 from eindecomp.solve import Solution, minimize, read_contest, solution_json
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
     from eindecomp.solve import Problem

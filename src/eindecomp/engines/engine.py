@@ -1,4 +1,4 @@
-"""The protocol that engines meet, and finding one by name.
+"""The protocol that engines meet, finding one by name, and the processes among which it runs.
 
 An engine prepares a plan once and runs it often. What all engines share (checking inputs, events,
 closing) is in `Executable`; an engine adds where tensors lie and how steps are carried out.
@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from eindecomp.errors import InputError, needing_extras, suggest
+from eindecomp.errors import EinDecompError, InputError, needing_extras, suggest
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from eindecomp.engines.events import Event
-    from eindecomp.engines.result import Result
+    import numpy as np
+
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Tensor
+    from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
 
-    Listener = Callable[[Event], None]
-    Read = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
+    ReadOthers = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
     """Reads and checks the other inputs and the run-time scalars that a run is given."""
-    GoOn = Callable[[Mapping[str, Any], Read], Result | None]
+    GoOn = Callable[[Mapping[str, Any], ReadOthers], Result | None]
+
+    Array = np.ndarray[Any, Any]
 
 GROUP = "eindecomp.engines"
+T = TypeVar("T")
 
 
 class Prepared(Protocol):
@@ -76,10 +82,8 @@ class Engine(Protocol):
     it has, for as many of which plans are made where nobody says how many.
     """
 
-    @property
-    def name(self) -> str:
-        """The name that it goes by; tensors of one engine can be given to its other executables."""
-        ...
+    name: str
+    """The name that it goes by; tensors of one engine can be given to its other executables."""
 
     def prepare(self, plan: Plan) -> Prepared:
         """Make a plan ready to run."""
@@ -126,3 +130,73 @@ def _kind_of(name: str) -> Callable[..., Engine]:
 def _installed() -> dict[str, EntryPoint]:
     # Looking through all packages takes milliseconds.
     return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+# The processes of a job, who do something together
+
+
+class Ranks:
+    """This process among those of its job; as it is here, the only one.
+
+    An engine that has several offers them as `ranks`.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    def gather_bytes(self, own: bytes) -> list[bytes]:
+        """What every rank has to say, by rank."""
+        return [own]
+
+    def share_bytes(self, own: bytes | None) -> bytes:
+        """What rank 0 has to say."""
+        return self.gather_bytes(own or b"")[0]
+
+    def not_stuck(self) -> AbstractContextManager[None]:
+        """While this rank uses files or waits for somebody to type, and so computes nothing."""
+        return nullcontext()
+
+    def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
+        """What this rank is to write of a tensor, so that all ranks together write all of it."""
+        return tuple((0, size) for size in tensor.shape), tensor.numpy()
+
+
+def ranks_of(engine: object) -> Ranks:
+    """The processes among which an engine runs."""
+    return getattr(engine, "ranks", None) or Ranks()
+
+
+def common_token(ranks: Ranks) -> str:
+    """A new name for what ranks write together."""
+    return ranks.share_bytes(None if ranks.rank else token_hex(8).encode()).decode()
+
+
+def agree(ranks: Ranks, do: Callable[[], T]) -> T:
+    """Let every rank do its part, and wait for all; what keeps one from it is raised by all."""
+    wrong: Exception | None = None
+    done: T | None = None
+    try:
+        with ranks.not_stuck():
+            done = do()
+    except Exception as error:  # of a disk, of a library: whoever waits for this rank must know
+        wrong = error
+    told = "" if wrong is None else _in_words(wrong, ranks)
+    first = next((each for each in ranks.gather_bytes(told.encode()) if each), None)
+    if first is not None:
+        raise InputError(first.decode()) from wrong
+    return cast("T", done)
+
+
+def _in_words(error: Exception, ranks: Ranks) -> str:
+    at = f" (rank {ranks.rank})" if ranks.size > 1 else ""
+    if isinstance(error, EinDecompError):
+        return f"{error}{at}"
+    if isinstance(error, OSError) and error.strerror:
+        named = f"{error.filename}: " if error.filename else ""
+        return f"{named}{error.strerror}{at}"
+    return f"{type(error).__name__}: {error}{at}"
+
+
+def at_first(ranks: Ranks, do: Callable[[], object]) -> None:
+    """Let rank 0 do something while the others wait for it; what goes wrong is raised by all."""
+    agree(ranks, do if ranks.rank == 0 else lambda: None)

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from eindecomp.engines.stored_inputs import open_stored
-from eindecomp.engines.tensor import Remembered, Tensor
+from eindecomp.engines.array_files import open_stored
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from eindecomp.engines.engine import Engine, GoOn, Listener, Prepared
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.engine import Engine, GoOn, Prepared
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
@@ -57,10 +55,6 @@ class Executable:
         """Be given these in every call."""
         tie = self.plan.tie
         self._inputs = inputs
-        self._taken = Remembered(len(inputs))
-        """The tensors of this engine that were taken for inputs: they fit."""
-        self._tied = {place: tie[name] for place, name in enumerate(inputs) if name in tie}
-        """For each input position, the output that becomes it in the next run."""
         self._tied_names = [name for name in inputs if name in tie]
         self._others = {name: vertex for name, vertex in inputs.items() if name not in tie}
 
@@ -90,22 +84,18 @@ class Executable:
         if donate and on_event is None and self._go_on is not None:
             result = self._gone_on(self._go_on, inputs, donate)
             if result is not None:
-                return self._expect_ties(result)
+                return result
         if not self._bound.isdisjoint(inputs):
             self._refuse_bound(inputs)
-        if not donate:
-            arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
-            return self._expect_ties(self._prepared.run(arrays, scalars, (), on_event))
-        given_up = [inputs.get(name) for name in donate]
-        if {*map(type, given_up)} != {Tensor}:
-            self._refuse_donated(inputs, donate)
+        if donate:
+            self._check_donated(inputs, donate)
         arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
         # A tensor of another engine has been gathered: its memory is of no use here.
         own = [name for name in dict.fromkeys(donate) if type(arrays[name]) is Tensor]
         result = self._prepared.run(arrays, scalars, own, on_event)
-        for tensor in cast("list[Tensor]", given_up):
-            tensor.release()
-        return self._expect_ties(result)
+        for name in donate:
+            cast("Tensor", inputs[name]).release()
+        return result
 
     def _gone_on(
         self, go_on: GoOn, inputs: Mapping[str, object], donate: Collection[str]
@@ -127,19 +117,12 @@ class Executable:
 
         return go_on(state, read)
 
-    def _refuse_donated(self, inputs: Mapping[str, object], donate: Collection[str]) -> None:
+    def _check_donated(self, inputs: Mapping[str, object], donate: Collection[str]) -> None:
         for name in donate:
             if name in self._bound:
                 raise InputError(f"{name!r} cannot be donated: it is bound, and read in every call")
             if not isinstance(inputs.get(name), Tensor):
                 raise InputError(f"{name!r} cannot be donated: it is not a tensor on the devices")
-
-    def _expect_ties(self, result: Result) -> Result:
-        """Take results for the inputs that they are in the next run: they fit."""
-        if self._tied:
-            tensors = result.tensors
-            self._taken.note_all({place: tensors[name] for place, name in self._tied.items()})
-        return result
 
     def run_checked(self, arrays: Mapping[str, Any]) -> Result:
         """Compute the outputs from arrays that are known to fit the inputs.
@@ -238,15 +221,7 @@ class Executable:
             self._whole._check_open()
 
     def _read_all(self, given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
-        """What was given for all inputs; tensors that were taken before fit again."""
-        found, taken = [*given], self._taken
-        for place in taken.changed(given):
-            found[place] = self._read(given[place], vertices[place])
-            if found[place] is given[place] and isinstance(given[place], Tensor):
-                taken.note(place, given[place])
-        for tensor in [each for each in found if type(each) is Tensor and each.data is None]:
-            tensor.held()  # says that it is gone
-        return found
+        return [self._read(each, vertex) for each, vertex in zip(given, vertices, strict=True)]
 
     def _read(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: a tensor of this engine, or an array that fits."""
@@ -267,12 +242,7 @@ class Executable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.whole_folder import flush, naming
+from eindecomp.engines.whole_files import flush, naming_file
 from eindecomp.errors import InputError, extra, quote, shorten
 from eindecomp.lang.dtypes import dtype as dtype_of
 
@@ -148,7 +148,7 @@ def write_tensors(
     text += b" " * (-len(text) % 8)
     contents = (np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8) for name in order)
     parts = chain((len(text).to_bytes(8, "little"), text), (each.data for each in contents))
-    with naming(path):
+    with naming_file(path):
         with path.open("wb") as file:
             written = stamp(parts, file)
         flush(path)

@@ -16,9 +16,16 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.engines.ranks import agree, at_first, common_token
+from eindecomp.engines.engine import agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
-from eindecomp.engines.whole_folder import beside, flush, flush_folder, naming, put_in_place, remove
+from eindecomp.engines.whole_files import (
+    beside,
+    flush,
+    flush_folder,
+    naming_file,
+    put_in_place,
+    remove,
+)
 from eindecomp.errors import InputError, quote, shorten
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.ranks import Ranks
+    from eindecomp.engines.engine import Ranks
 
     Array = np.ndarray[Any, Any]
 
@@ -40,7 +47,7 @@ _HIDDEN = re.compile(r"\.step-(\d{6,18})\.[0-9a-f]{16}")  # unfinished, or being
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SavedStep:
     """A step, and the manifest that was written with it."""
 
     place: Path
@@ -67,11 +74,11 @@ class StepFolders:
         own = None if self.ranks.rank else json.dumps([each.name for each in found]).encode()
         return [self.path / name for name in json.loads(self.ranks.share_bytes(own))]
 
-    def read(self, place: Path) -> Step:
+    def read(self, place: Path) -> SavedStep:
         """A step of which nothing is damaged; each shard is read by one of the ranks."""
         return agree(self.ranks, lambda: self._read(place))
 
-    def _read(self, place: Path) -> Step:
+    def _read(self, place: Path) -> SavedStep:
         step = _read_manifest(place)
         path = place / MANIFEST
         try:
@@ -82,7 +89,7 @@ class StepFolders:
             stamps[rank].check(step.shard(rank))
         return step
 
-    def last(self) -> Step | None:
+    def last(self) -> SavedStep | None:
         """The last step, None if there is none; if it is damaged, the error offers one before."""
         places = self.places()
         if not places:
@@ -98,7 +105,7 @@ class StepFolders:
                 told += f"or load {offer.place}"
             raise InputError(f"a checkpoint is damaged: {error}; {told}") from error
 
-    def _undamaged(self, places: list[Path]) -> Step | None:
+    def _undamaged(self, places: list[Path]) -> SavedStep | None:
         for place in places:
             try:
                 return self.read(place)
@@ -144,7 +151,7 @@ class StepFolders:
     ) -> None:
         """Rank 0, when all shards are on disk: let them be a step, and remove others."""
         text = json.dumps({**manifest, "digest": _digest(manifest)})
-        with naming(place / MANIFEST):
+        with naming_file(place / MANIFEST):
             (fresh / MANIFEST).write_text(text)
             flush(fresh / MANIFEST)
             flush_folder(fresh)
@@ -181,7 +188,7 @@ def _complete(path: Path) -> list[Path]:
     return sorted(found, key=lambda each: (step_number(each), each.name), reverse=True)
 
 
-def _read_manifest(place: Path) -> Step:
+def _read_manifest(place: Path) -> SavedStep:
     path, number = place / MANIFEST, step_number(place)
     try:
         if path.stat().st_size > _LARGEST:
@@ -204,7 +211,7 @@ def _read_manifest(place: Path) -> Step:
         raise InputError(f"{path}: is not as it was written: its digest differs")
     if content.get("step") != number:
         raise InputError(f"{path}: is of step {quote(content.get('step'))}")
-    return Step(place, cast("int", number), content)
+    return SavedStep(place, cast("int", number), content)
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:
@@ -217,7 +224,7 @@ def _shard(place: Path, rank: int) -> Path:
 
 
 def _write_shard(fresh: Path, place: Path, rank: int, arrays: Mapping[str, Array]) -> FileStamp:
-    with naming(_shard(place, rank)):
+    with naming_file(_shard(place, rank)):
         fresh.mkdir(parents=True, exist_ok=True)
         stamp = write_tensors(_shard(fresh, rank), arrays)
         flush_folder(fresh)

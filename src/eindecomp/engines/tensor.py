@@ -22,7 +22,7 @@ from eindecomp.layout.boxes import shape_of, volume
 from eindecomp.tra.program.device_row import received
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
@@ -133,11 +133,6 @@ class Remembered:
     def note(self, place: int, given: Any) -> None:
         """Remember what was given at a place."""
         self._refs[place] = ref(given)
-
-    def note_all(self, given: Mapping[int, Any]) -> None:
-        """Remember what was given, or will be next, at each of some places."""
-        for place, known in zip(given, map(ref, given.values()), strict=True):
-            self._refs[place] = known
 
 
 # Blocks of arrays

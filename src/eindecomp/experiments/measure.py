@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.compile import engine_of
-from eindecomp.engines.engine import device_count
-from eindecomp.engines.ranks import Alone
-from eindecomp.engines.ranks import ranks_of as engine_ranks
+from eindecomp.engines.engine import Ranks, device_count
+from eindecomp.engines.engine import ranks_of as engine_ranks
 from eindecomp.experiments.record import Kind, Timed, Timing
 from eindecomp.tra.program.make import program_of
 
@@ -56,7 +55,7 @@ class Contender:
 def ranks_of(engine: str | Engine) -> int | None:
     """How many ranks an engine runs as; None if it runs in one process."""
     ranks = engine_ranks(engine)
-    return None if isinstance(ranks, Alone) else ranks.size
+    return None if type(ranks) is Ranks else ranks.size
 
 
 def devices_for(engine: str | Engine) -> int:

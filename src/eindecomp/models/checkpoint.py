@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.ranks import Alone, at_first
+from eindecomp.engines.engine import Ranks, at_first
 from eindecomp.engines.safetensors_file import NAMES
 from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
 from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, extra, quote, shorten
@@ -31,8 +31,7 @@ from eindecomp.store.sharded_tensors import read_sharded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.engines.tensor import Tensor
     from eindecomp.graph.graph import Graph
     from eindecomp.layout.boxes import Box
@@ -171,7 +170,7 @@ class CheckpointFolder:
         self.latest = step.number
         return self.read(step, graph, config)
 
-    def read(self, step: Step, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
+    def read(self, step: SavedStep, graph: Graph | None, config: RunConfig | None) -> Checkpoint:
         """The checkpoint of a step, unless it is of another run."""
         fields, path = Field(step.manifest), step.place / MANIFEST
         try:
@@ -258,7 +257,7 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
     folder.save(graph, state, checkpoint.losses, checkpoint.config)
 
 
-class _Writer(Alone):
+class _Writer(Ranks):
     """One process that has arrays, and no tensors of an engine."""
 
     def own_block(self, tensor: Any) -> tuple[Box, Array]:
@@ -286,9 +285,9 @@ def load_checkpoint(
         eindecomp.errors.InputError: nowhere: has no complete checkpoint
     """
     path = Path(path)
-    folder = CheckpointFolder(path, Alone())
+    folder = CheckpointFolder(path, Ranks())
     if step_number(path) is not None:
-        return folder.read(StepFolders(path.parent, Alone()).read(path), graph, config)
+        return folder.read(StepFolders(path.parent, Ranks()).read(path), graph, config)
     found = folder.load(graph, config)
     if found is None:
         raise InputError(f"{path}: has no complete checkpoint")

@@ -14,8 +14,7 @@ import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of, plan_together
-from eindecomp.engines.engine import device_count
-from eindecomp.engines.ranks import ranks_of
+from eindecomp.engines.engine import device_count, ranks_of
 from eindecomp.errors import InputError, RunError
 from eindecomp.models.checkpoint import (
     Checkpoint,

@@ -19,7 +19,7 @@ from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.events import Event, KernelCompiled, RunStarted, TaskFinished
+from eindecomp.engines.result import Event, KernelCompiled, RunStarted, TaskFinished
 from eindecomp.solve.clock import watch_compilation
 from eindecomp.solve.run import Progress
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
@@ -29,7 +30,6 @@ from eindecomp.show.report_vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import rows_of
 from eindecomp.show.svg import check_ending, device_colour
 from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
-from eindecomp.store.whole_file import check_writable, write_whole
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
 

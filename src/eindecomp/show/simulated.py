@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.result import TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.show.trace import tracing
 from eindecomp.show.words import exact, percent, render, short, table

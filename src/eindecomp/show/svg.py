@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
+from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
-from eindecomp.store.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eindecomp.engines.events import BytesMoved, Event, KernelCompiled, TaskFinished
-from eindecomp.store.whole_file import check_writable, write_whole
+from eindecomp.engines.result import BytesMoved, Event, KernelCompiled, TaskFinished
+from eindecomp.engines.whole_files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

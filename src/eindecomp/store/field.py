@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import orjson
 
-from eindecomp.errors import PlanError, quote, shorten, suggest
+from eindecomp.errors import EinDecompError, PlanError, quote, shorten, suggest
 from eindecomp.layout.mesh import NAME_LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 _SHOWN = 60
 T = TypeVar("T")
@@ -35,6 +36,18 @@ class Field:
         """The error that says what is wrong here."""
         why = shorten(why, 1000)  # it may quote the file
         return PlanError(f"{self.place}: {why}" if self.place else why)
+
+    @contextmanager
+    def named(self) -> Generator[None]:
+        """Names this place in what is raised of a value that was read here."""
+        try:
+            yield
+        except EinDecompError as error:
+            raise self.wrong(str(error)) from None
+
+    def if_any(self, read: Callable[[Field], T]) -> T | None:
+        """What a reader makes of the value, None where that is null."""
+        return None if self.value is None else read(self)
 
     def __getitem__(self, name: str) -> Field:
         """A member of an object."""
@@ -65,11 +78,13 @@ class Field:
         for name in names:
             _ = self[name]
 
-    def items(self) -> list[Field]:
-        """The items of a list."""
+    def items(self, count: int | None = None, what: str = "") -> list[Field]:
+        """The items of a list; where they are `count`, `what` says what they are."""
         if not isinstance(self.value, list):
             raise self._not("a list")
         listed = cast("list[Any]", self.value)
+        if count is not None and len(listed) != count:
+            raise self.wrong(f"must be {what}")
         return [Field(item, self._at(str(k)).place) for k, item in enumerate(listed)]
 
     def text(self) -> str:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from eindecomp.errors import PlanError
+from eindecomp.engines.whole_files import write_whole
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.machine import MOST_POINTS, Curve, Machine
 from eindecomp.store.field import Field, FileFormat
-from eindecomp.store.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
 MACHINE_FILE = FileFormat("machine", "eindecomp machine", 1, ("about", "machine"), 4 << 20)
-_ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")
-_OPTIONAL = ("task_overhead", "overlap", "transfers")
 
 
 def save(machine: Machine, path: str | Path, about: Mapping[str, str] | None = None) -> None:
@@ -35,24 +33,23 @@ def to_json(machine: Machine, about: Mapping[str, str] | None = None) -> bytes:
 
 def machine_json(machine: Machine) -> dict[str, Any]:
     """A machine as an object of a JSON file; what says nothing is left out."""
-    rates = ("flops", "memory_bandwidth", "bandwidth", "latency")
-    content: dict[str, Any] = {name: _number_json(getattr(machine, name)) for name in rates}
+    content = {name: plain_json(getattr(machine, name)) for name in _READ_BY}
     content["mesh"] = list(machine.mesh.items())
-    for name in ("task_overhead", "overlap"):
-        if getattr(machine, name):
-            content[name] = getattr(machine, name)
-    if machine.transfers:
-        content["transfers"] = {
-            collective: {axis: curve.points for axis, curve in curves.items()}
-            for collective, curves in machine.transfers.items()
-        }
-    return content
+    return {name: value for name, value in content.items() if value or name in _ALWAYS}
 
 
-def _number_json(given: float | Mapping[str, float]) -> Any:
-    if isinstance(given, int | float):
-        return "inf" if isinf(given) else given
-    return {name: _number_json(value) for name, value in given.items()}
+def plain_json(value: Any) -> Any:
+    """Numbers, curves and mappings of them as JSON has them, which knows no infinity."""
+    match value:
+        case Curve():
+            return value.points
+        case Mapping():
+            named = cast("Mapping[str, Any]", value)
+            return {name: plain_json(each) for name, each in named.items()}
+        case float() if isinf(value):
+            return "inf"
+        case _:
+            return value
 
 
 def load(path: str | Path) -> Machine:
@@ -73,20 +70,10 @@ def _machine(root: Field) -> Machine:
 
 def read_machine(field: Field) -> Machine:
     """The machine that an object of a JSON file describes."""
-    field.check_names(_ALWAYS, optional=_OPTIONAL)
-    mesh = read_mesh(field["mesh"])
-    more: dict[str, Any] = {
-        name: float(field[name].number()) for name in ("task_overhead", "overlap") if name in field
-    }
-    if "transfers" in field:
-        more["transfers"] = _transfers(field["transfers"])
-    rates = _by_name(field["flops"]), field["memory_bandwidth"].number_or_inf()
-    links = _by_name(field["bandwidth"]), _by_name(field["latency"])
-    axes = dict(zip(mesh.names, mesh.sizes, strict=True))
-    try:
-        return Machine(*rates, *links, axes, **more)
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
+    field.check_names(_ALWAYS, optional=tuple(_READ_BY))
+    given = {name: read(field[name]) for name, read in _READ_BY.items() if name in field}
+    with field.named():
+        return Machine(**given)
 
 
 def _by_name(own: Field) -> float | dict[str, float]:
@@ -105,28 +92,34 @@ def _transfers(field: Field) -> dict[str, dict[str, Curve]]:
 def _curve(field: Field) -> Curve:
     points: list[tuple[float, float]] = []
     for point in field.items()[: MOST_POINTS + 1]:
-        pair = point.items()
-        if len(pair) != 2:
-            raise point.wrong("must be bytes and seconds")
-        points.append((float(pair[0].number()), float(pair[1].number())))
-    try:
+        size, seconds = point.items(2, "bytes and seconds")
+        points.append((float(size.number()), float(seconds.number())))
+    with field.named():
         return Curve(tuple(points))
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
 
 
-def read_mesh(field: Field) -> Mesh:
-    """The axes that a list of names and sizes describes."""
+def read_axes(field: Field) -> dict[str, int]:
+    """The axes of a mesh, of a list of names and sizes."""
     axes: dict[str, int] = {}
     for axis in field.items():
-        pair = axis.items()
-        if len(pair) != 2:
-            raise axis.wrong("must be a name and a size")
-        name = pair[0].text()
-        if name in axes:
-            raise axis.wrong(f"axis {name!r} is there twice")
-        axes[name] = pair[1].whole(2)
-    try:
-        return Mesh.of_axes(axes)
-    except PlanError as error:
-        raise field.wrong(str(error)) from None
+        name, size = axis.items(2, "a name and a size")
+        if name.text() in axes:
+            raise axis.wrong(f"axis {name.value!r} is there twice")
+        axes[name.text()] = size.whole(2)
+    with field.named():
+        Mesh.of_axes(axes)
+    return axes
+
+
+_READ_BY: dict[str, Callable[[Field], Any]] = {
+    "flops": _by_name,
+    "memory_bandwidth": Field.number_or_inf,
+    "bandwidth": _by_name,
+    "latency": _by_name,
+    "mesh": read_axes,
+    "task_overhead": Field.number,
+    "overlap": Field.number,
+    "transfers": _transfers,
+}
+"""The fields of a machine, which are written as they are called, and what reads each."""
+_ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")

@@ -6,7 +6,7 @@ for is put together from the blocks that it meets, of which nothing else is read
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eindecomp.engines.safetensors_file import StoredTensor
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.store.field import Field
 
     Array = np.ndarray[Any, Any]
-
-_CELLS = 1 << 24  # of the grid of all boxes' ends, more than any layout of thousands of devices has
+    OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 
 
 def read_sharded(
-    step: Step, shards: Field, wanted: Mapping[str, Vertex]
+    step: SavedStep, shards: Field, wanted: Mapping[str, Vertex]
 ) -> dict[str, ShardedArray]:
     """Tensors of a step, which the boxes that its manifest tells must hold completely and once."""
     blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
@@ -41,86 +40,38 @@ def read_sharded(
             if name not in wanted:
                 raise sides.wrong("the graph has no such state")
             blocks[name].append((rank, _box(sides, wanted[name].shape)))
-    files = _Shards(step)
+    opened: dict[int, OpenedShard] = {}
     found: dict[str, ShardedArray] = {}
     for name, vertex in wanted.items():
-        if not _cover(vertex.shape, [box for _, box in blocks[name]]):
+        if sum(volume(box) for _, box in blocks[name]) != prod(vertex.shape):
             raise shards.wrong(f"do not hold every element of {name} {list(vertex.shape)} once")
-        found[name] = ShardedArray(name, vertex.shape, vertex.dtype, tuple(blocks[name]), files)
+        own = tuple(blocks[name])
+        found[name] = ShardedArray(step, name, vertex.shape, vertex.dtype, own, opened)
     return found
 
 
 def _box(field: Field, shape: tuple[int, ...]) -> Box:
-    sides = field.items()
-    if len(sides) != len(shape):
-        raise field.wrong(f"must have {len(shape)} sides")
-    return tuple(_side(each, size) for each, size in zip(sides, shape, strict=True))
-
-
-def _side(field: Field, size: int) -> tuple[int, int]:
-    ends = field.items()
-    if len(ends) != 2:
-        raise field.wrong("must be where a side begins and ends")
-    low = ends[0].whole(0, size)
-    return low, ends[1].whole(low, size)
-
-
-def _cover(shape: tuple[int, ...], boxes: list[Box]) -> bool:
-    """Whether boxes hold every element of a tensor exactly once.
-
-    >>> _cover((4, 2), [((0, 3), (0, 2)), ((3, 4), (0, 2))]), _cover((4,), [((0, 3),), ((2, 4),)])
-    (True, False)
-    """
-    if sum(map(volume, boxes)) != prod(shape):
-        return False
-    cuts = [
-        np.unique([0, size, *(end for box in boxes for end in box[axis])])
-        for axis, size in enumerate(shape)
-    ]
-    if prod(len(each) - 1 for each in cuts) > _CELLS:
-        return False
-    cells = np.zeros([len(each) - 1 for each in cuts], np.int32)
-    for box in boxes:
-        where = [np.searchsorted(each, ends) for each, ends in zip(cuts, box, strict=True)]
-        cells[tuple(slice(int(low), int(high)) for low, high in where)] += 1
-    return bool((cells == 1).all())
-
-
-@dataclass(frozen=True, slots=True)
-class _Shards:
-    """The shards of a step, opened as they are asked for."""
-
-    step: Step
-    _opened: dict[int, tuple[Mapping[str, StoredTensor], Array]] = field(
-        default_factory=dict[int, "tuple[Mapping[str, StoredTensor], Array]"]
-    )
-
-    def block(self, rank: int, name: str, box: Box, dtype: DType) -> Array:
-        """A view of a block in its file, which must be as the manifest has it."""
-        path = self.step.shard(rank)
-        if rank not in self._opened:
-            self._opened[rank] = tensors_of(path)[0], map_file(path)
-        tensors, content = self._opened[rank]
-        stored = tensors.get(name)
-        wanted = NAMES[dtype.name], shape_of(box)
-        if stored is None or (stored.dtype, stored.shape) != wanted:
-            what = "nothing" if stored is None else f"{stored.dtype} {quote(stored.shape)}"
-            raise InputError(
-                f"{path} has {what} for {name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
-            )
-        return stored.view(content)
+    found: list[tuple[int, int]] = []
+    sides = field.items(len(shape), f"a box of {len(shape)} sides")
+    for side, size in zip(sides, shape, strict=True):
+        begin, end = side.items(2, "where a side begins and ends")
+        low = begin.whole(0, size)
+        found.append((low, end.whole(low, size)))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardedArray:
     """A tensor in files, to be read by its slices: each is put together from what it meets."""
 
+    step: SavedStep
     name: str
     shape: tuple[int, ...]
     dtype: DType
     blocks: tuple[tuple[int, Box], ...]
     """The ranks whose shards hold a block, and which."""
-    shards: _Shards
+    opened: dict[int, OpenedShard]
+    """The shards that any tensor of the step was read from."""
 
     def __getitem__(self, where: Any) -> Array:
         given: tuple[Any, ...] = (slice(None),) * len(self.shape)
@@ -130,13 +81,25 @@ class ShardedArray:
         if len(given) != len(self.shape) or not plain:
             return self[...][where]
         sides = [each.indices(size) for each, size in zip(given, self.shape, strict=True)]
-        return self._read(tuple((low, max(low, high)) for low, high, _ in sides))
-
-    def _read(self, box: Box) -> Array:
-        found = np.empty(shape_of(box), self.dtype)
+        box = tuple((low, max(low, high)) for low, high, _ in sides)
+        read = np.zeros(shape_of(box), self.dtype)
         for rank, held in self.blocks:
             shared = meet(held, box)
             if shared is not None:
-                block = self.shards.block(rank, self.name, held, self.dtype)
-                found[within(shared, box)] = block[within(shared, held)]
-        return found
+                read[within(shared, box)] = self._block(rank, held)[within(shared, held)]
+        return read
+
+    def _block(self, rank: int, box: Box) -> Array:
+        """A view of a block in its file, which must be as the manifest has it."""
+        path = self.step.shard(rank)
+        if rank not in self.opened:
+            self.opened[rank] = tensors_of(path)[0], map_file(path)
+        tensors, content = self.opened[rank]
+        stored = tensors.get(self.name)
+        wanted = NAMES[self.dtype.name], shape_of(box)
+        if stored is None or (stored.dtype, stored.shape) != wanted:
+            what = "nothing" if stored is None else f"{stored.dtype} {quote(stored.shape)}"
+            raise InputError(
+                f"{path} has {what} for {self.name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
+            )
+        return stored.view(content)

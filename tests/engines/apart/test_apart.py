@@ -13,7 +13,7 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.engines.apart.engine import ApartEngine, ApartProgram
-from eindecomp.engines.events import BytesMoved, TaskFinished
+from eindecomp.engines.result import BytesMoved, TaskFinished
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import peak_on
 from eindecomp.tra.program.steps import AllGather, Compute, Load, Move, Read, ReduceScatter

@@ -11,8 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import eindecomp as ed
 import jax_devices
-from eindecomp.engines.events import BytesMoved, KernelCompiled, RunStarted, TaskFinished
 from eindecomp.engines.jax.engine import JaxEngine
+from eindecomp.engines.result import BytesMoved, KernelCompiled, RunStarted, TaskFinished
 
 MATMUL = "input X[i: 16, j: 24], Y[j, k: 32]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 UPDATE = (

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +11,7 @@ import pytest
 from lazy import Lazy
 
 import eindecomp as ed
-from eindecomp.engines.ray.files import Folder, MappedArray, where_it_lies
+from eindecomp.engines.ray.tensors import Folder, MappedArray, where_it_lies
 
 VIEWS = {
     "all": np.s_[...],
@@ -63,7 +60,7 @@ def test_written_arrays_are_read_again(shape, dtype):
 
 
 def test_files_are_there_as_long_as_somebody_has_them(monkeypatch):
-    monkeypatch.setattr("eindecomp.engines.ray.files._SLAB", 16)  # several slabs
+    monkeypatch.setattr("eindecomp.engines.ray.tensors._SLAB", 16)  # several slabs
     folder = Folder(None)
     path = folder.path
     found, kept = folder.write(np.arange(40.0).reshape(10, 4))
@@ -75,32 +72,6 @@ def test_files_are_there_as_long_as_somebody_has_them(monkeypatch):
     assert not path.exists()
     with pytest.raises(ed.InputError, match="must be where every node can read them"):
         found.open()
-
-
-def test_folders_of_processes_that_were_killed_are_swept(tmp_path):
-    script = (
-        "import sys, numpy as np\n"
-        "from eindecomp.engines.ray.files import Folder\n"
-        "folder = Folder(sys.argv[1])\n"
-        "kept = folder.write(np.ones(1000))\n"
-        "print(folder.path, flush=True)\n"
-        "sys.stdin.read()"
-    )
-    (tmp_path / "eindecomp-of-others").mkdir()
-    start = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(  # noqa: S603
-        start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        path = Path(other.stdout.readline().strip())
-        own = Folder(str(tmp_path))
-        assert list(path.glob("*.array"))  # its process lives
-        other.kill()
-    left = Folder(str(tmp_path))
-    assert not path.exists()
-    assert own.path.exists()
-    assert (tmp_path / "eindecomp-of-others").exists()
-    left.remove()
-    own.remove()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
@@ -191,7 +162,7 @@ def test_outputs_in_low_precision(engine, tmp_path, monkeypatch):
     ],
 )
 def test_outputs_that_cannot_be_written_are_refused(outputs, message):
-    from eindecomp.engines.write_outputs import check_outputs
+    from eindecomp.engines.array_files import check_outputs
 
     with pytest.raises(ed.InputError, match=message):
         check_outputs(ed.parse(MATMUL), outputs)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import eindecomp as ed
 from eindecomp.cli import app
-from eindecomp.engines.events import BytesMoved, RunStarted, TaskFinished, TaskStarted
 from eindecomp.engines.ray.cluster import call_off, is_called_off, ray_module
+from eindecomp.engines.result import BytesMoved, RunStarted, TaskFinished, TaskStarted
 from eindecomp.models.llama import Config, Llama
 from strategies import graphs
 

@@ -11,7 +11,7 @@ from agreement import arrays_for
 from processes import below
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.result import TaskFinished
 
 STEPS = 20
 TEXT = "input X0[i: 320, j: 320], Y[j, k: 320]\n" + "".join(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.estimate import seconds_of
 from eindecomp.engines.ray.tasks import job_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Free, Load
 

@@ -24,7 +24,7 @@ KILL = """
 import os, sys
 import numpy as np
 import eindecomp as ed
-from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.result import TaskFinished
 from eindecomp.engines.ray.engine import RayEngine
 
 steps = 10

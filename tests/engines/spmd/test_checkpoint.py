@@ -19,9 +19,9 @@ from safetensors.numpy import load_file
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.engines.ranks import writers
 from eindecomp.engines.safetensors_file import write_tensors
-from eindecomp.engines.step_folders import Step
+from eindecomp.engines.spmd.job import writers
+from eindecomp.engines.step_folders import SavedStep
 from eindecomp.layout.boxes import within
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
@@ -119,7 +119,8 @@ def test_any_box_is_read_of_any_blocks(tmp_path_factory, case):
 
 def written(path, vertex, array, blocks):
     """An array in shards, each of which has some box of it or none."""
-    step = Step(path, 1, {"shards": [{"boxes": each} for each in json.loads(json.dumps(blocks))]})
+    shards = [{"boxes": each} for each in json.loads(json.dumps(blocks))]
+    step = SavedStep(path, 1, {"shards": shards})
     for rank, boxes in enumerate(blocks):
         parts = {name: array[within(box, uncut(array.shape))] for name, box in boxes.items()}
         write_tensors(step.shard(rank), parts)
@@ -240,7 +241,7 @@ WRONG = {
     "a tensor more": (lambda c: boxes(c).update(V=[]), "boxes.V: the graph has no such state"),
     "a smaller box": (lambda c: boxes(c).update(b2=[[0, 4]]), r"not hold every element of b2 \[5"),
     "a larger box": (lambda c: boxes(c).update(b2=[[0, 6]]), r"b2.0.1: must be a whole number"),
-    "a flat box": (lambda c: boxes(c).update(W1=[[0, 6]]), r"W1: must have 2 sides"),
+    "a flat box": (lambda c: boxes(c).update(W1=[[0, 6]]), r"W1: must be a box of 2 sides"),
     "no graph": (lambda c: c.update(graph=""), "its graph has nothing to train: ''"),
     "half a graph": (lambda c: c.update(graph="input W1[i: 3"), "graph:1:"),
     "code": (lambda c: c.update(graph="Z[i] <- __import__('os')"), "graph:1:"),

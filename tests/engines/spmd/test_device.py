@@ -105,7 +105,7 @@ def test_a_device_on_some_ranks_only_is_refused():
 
 
 def test_two_ranks_on_one_gpu_are_refused():
-    from eindecomp.engines.spmd.torch_arrays import check_own_gpus
+    from eindecomp.engines.spmd.torch_ranks import check_own_gpus
 
     check_own_gpus([b"a", b"b", b"c"])
     with pytest.raises(ed.InputError, match=r"ranks 1 and 3 are on one GPU \(b\)"):

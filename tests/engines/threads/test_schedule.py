@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.engines.events import TensorFreed
+from eindecomp.engines.result import TensorFreed
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 

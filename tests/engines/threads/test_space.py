@@ -9,7 +9,7 @@ import pytest
 from lazy import Lazy
 
 import eindecomp as ed
-from eindecomp.engines.space import available
+from eindecomp.engines.resources import available
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 MEAN = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.space import available
+from eindecomp.engines.resources import available
 
 
 class Endless:

@@ -15,7 +15,7 @@ from random_graphs import random_graph
 from transformer import small_transformer
 
 import eindecomp as ed
-from eindecomp.engines.events import KernelCompiled, TaskFinished
+from eindecomp.engines.result import KernelCompiled, TaskFinished
 from eindecomp.engines.threads.engine import ThreadsEngine
 
 SEEDS = st.integers(0, 2**32)

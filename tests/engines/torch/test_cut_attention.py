@@ -14,7 +14,7 @@ from test_region_keys import check, made_up
 from test_torch_attention import GRAPHS, inputs_for, small
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskFinished
+from eindecomp.engines.result import TaskFinished
 from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.ready_region import Call, ReadyRegions, traced
 from eindecomp.kernels.torch.library import TorchLibrary

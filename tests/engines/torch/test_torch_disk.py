@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskStarted
+from eindecomp.engines.result import TaskStarted
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

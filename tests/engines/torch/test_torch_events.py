@@ -13,13 +13,7 @@ from torch_ways import WAYS, every_way
 from transformer import small_transformer
 
 import eindecomp as ed
-from eindecomp.engines.events import (
-    BytesMoved,
-    RunStarted,
-    TaskFinished,
-    TaskStarted,
-    TensorFreed,
-)
+from eindecomp.engines.result import BytesMoved, RunStarted, TaskFinished, TaskStarted, TensorFreed
 from eindecomp.show.progress import showing
 
 

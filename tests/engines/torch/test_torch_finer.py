@@ -11,7 +11,7 @@ from agreement import agree, arrays_for
 import eindecomp as ed
 from cases import ALL
 from eindecomp import models
-from eindecomp.engines.events import TaskStarted
+from eindecomp.engines.result import TaskStarted
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.paging.schedule import Fetch, Store, simulate
 from eindecomp.tra.paging.verify import verify

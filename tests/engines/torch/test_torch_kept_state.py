@@ -13,7 +13,7 @@ from random_graphs import random_step
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.engines.events import TaskStarted
+from eindecomp.engines.result import TaskStarted
 from eindecomp.tra.paging.make import ArenaTooSmallError, make_schedule
 from eindecomp.tra.paging.schedule import Fetch, Keep, Store
 from eindecomp.tra.paging.verify import verify

@@ -15,7 +15,7 @@ from random_graphs import random_graph
 from torch_ways import DEVICE, PAGED, WAYS, every_way
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskStarted
+from eindecomp.engines.result import TaskStarted
 from eindecomp.engines.tensor import Tensor
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
-from eindecomp.engines.events import TensorFreed
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.space import check_space, needed_space
+from eindecomp.engines.resources import check_space, needed_space
+from eindecomp.engines.result import RunRecord, TensorFreed
 from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.layout.boxes import shape_of, volume, within
@@ -35,8 +34,7 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Blocks
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.device_row import DeviceStep

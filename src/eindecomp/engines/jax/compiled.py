@@ -1,32 +1,65 @@
-"""A program compiled by XLA: one `jax.jit` of a `shard_map` over the mesh, and what it moves."""
+"""A program as one function that XLA compiles: a `jax.jit` of a `shard_map` over the mesh.
+
+`TracedProgram` is what a device does, traced step by step as `apart` does it; `ForDevices` compiles
+that for all devices; `CompiledProgram` runs it, and knows what it moves.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.hlo import Collectives, count_collectives
+from eindecomp.engines.jax.hlo import SCOPE, bytes_by_vertex, count_collectives
 from eindecomp.engines.jax.layouts import ArrayLayout
-from eindecomp.engines.jax.moves import Here, move
-from eindecomp.engines.jax.traced_program import TracedProgram, looks_up
+from eindecomp.engines.jax.moves import (
+    Here,
+    add_up,
+    collectives,
+    combine_shares,
+    lows_within,
+    lying,
+    move,
+    padded,
+)
+from eindecomp.graph.ops import Fill, Gather, ScatterAdd
+from eindecomp.graph.rewrites.fuse import compared
+from eindecomp.kernels.jax.functions import filled
+from eindecomp.kernels.jax.tile_kernels import kernel_of
 from eindecomp.kernels.point_program import scalar_type
-from eindecomp.tra.program.steps import pattern_of
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Gathered,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+    pattern_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jax.sharding import Mesh as JaxMesh
 
-    from eindecomp.layout.tiling import Tiling
+    from eindecomp.engines.jax.hlo import Collective
+    from eindecomp.engines.jax.moves import Lying
+    from eindecomp.kernels.jax.tile_kernels import TracedKernel
     from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Compute
+    from eindecomp.tra.program.steps import Read, Step
+
+    States = tuple[jax.Array, ...]
 
 OPTIONS: dict[str, Any] = {
     # A tensor that is rounded where it is stored must be the same where it is computed anew.
@@ -64,8 +97,10 @@ class ForDevices:
 
     @cached_property
     def lookups(self) -> tuple[Compute, ...]:
-        """The steps that look up rows, whose indices the compiled program reports."""
-        return looks_up(self.program)
+        """The steps that look up rows, in the order of `TracedProgram.indices`."""
+        steps, graph = self.program.steps, self.program.graph
+        computed = [step for step in steps if isinstance(step, Compute)]
+        return tuple(s for s in computed if isinstance(graph[s.vertex].op, Gather | ScatterAdd))
 
     def compile(self, donated: Sequence[int] = ()) -> CompiledProgram:
         """Compile it; the memory of the `donated` buffers may be used for results."""
@@ -130,18 +165,15 @@ class CompiledProgram:
         return each * len(self.made_for.devices.local_devices)
 
     @cached_property
-    def collectives(self) -> Collectives:
+    def collectives(self) -> list[Collective]:
         """The collectives that it carries out."""
         return count_collectives(self.call)
 
     @cached_property
     def bytes_by_vertex(self) -> dict[str, int]:
         """The bytes that devices receive for each vertex of the program."""
-        found = self.collectives.by_vertex
-        program = self.made_for.program
-        unknown = {name: n for name, n in found.items() if name not in program.bytes_by_vertex}
-        own = {name: found.get(name, 0) for name in program.bytes_by_vertex}
-        return own | {str(name): n for name, n in unknown.items()}
+        planned = dict.fromkeys(self.made_for.program.bytes_by_vertex, 0)
+        return planned | bytes_by_vertex(self.collectives)
 
 
 def compiled_move(
@@ -178,3 +210,141 @@ def _compiled(
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         lowered = jax.jit(function, donate_argnums=tuple(donated)).lower(*given)
         return lowered.compile(compiler_options=OPTIONS)
+
+
+# What a device does
+
+
+@dataclass
+class TracedProgram:
+    """The arrays of one device, by buffer, while a program is traced."""
+
+    program: Program
+    precision: str
+    scalars: Mapping[str, Any]
+    arrays: dict[int, States] = field(default_factory=dict[int, "States"])
+    indices: list[jax.Array] = field(default_factory=list[jax.Array])
+    """For every vertex that looks up rows: the least index, the largest, and how many rows."""
+    whole: set[int] = field(default_factory=set[int])
+    """Buffers whose shares have been put together already."""
+
+    def __post_init__(self) -> None:
+        self.here = Here(self.program.mesh)
+
+    def carry_out(self, step: Step) -> None:
+        """One step."""
+        graph, buffers = self.program.graph, self.program.buffers
+        match step:
+            case Load():
+                pass  # it is there from the beginning
+            case Generate():
+                with _scope(buffers[step.into].tensor):
+                    self._generate(step)
+            case Free():
+                del self.arrays[step.buffer]
+            case Compute():
+                with _scope(step.vertex):
+                    self._compute(step)
+            case Move():
+                held, wanted = (buffers[k].tiling for k in (step.source, step.into))
+                with _scope(step.vertex):
+                    [x] = self.arrays[step.source]
+                    self.arrays[step.into] = (move(self.here, step.pattern, held, wanted, x),)
+            case ReduceScatter():
+                kernel = kernel_of(graph, graph[step.vertex], self.precision)
+                with _scope(step.vertex):
+                    self._reduce(step, kernel)
+            case AllGather():
+                with _scope(step.vertex):
+                    self._gather_shares(step)
+
+    # What a device computes alone
+
+    def _generate(self, step: Generate) -> None:
+        buffer, graph = self.program.buffers[step.into], self.program.graph
+        op = graph[buffer.tensor].op
+        assert isinstance(op, Fill)  # noqa: S101
+        own = lying(self.program.mesh, buffer.tiling)
+        lows = {k: tuple(low for low, _ in box) for k, box in enumerate(own.boxes)}
+        start = self.here.place(lows, len(own.shape))
+        found = filled(op, start, own.shape, self.scalars, graph.scalars)
+        self.arrays[step.into] = self._once(buffer.tensor, (found,))
+
+    def _compute(self, step: Compute) -> None:
+        """Compute a tile, once for each combination of shapes that devices have."""
+        graph, mesh, scalars = self.program.graph, self.program.mesh, [*self.scalars.values()]
+        kernel = kernel_of(graph, graph[step.vertex], self.precision)
+        compute = kernel.states if step.is_partial else kernel.result
+        own = lying(mesh, self.program.buffers[step.into].tiling)
+        read = [None if read is None else lying(mesh, Tiling(read.cut)) for read in step.reads]
+
+        def on_tile(shape: tuple[int, ...], *shapes: tuple[int, ...] | None) -> Any:
+            blocks = [
+                None if of is None or lies is None or size is None else self._block(of, lies, size)
+                for of, lies, size in zip(step.reads, read, shapes, strict=True)
+            ]
+            made = tuple(padded(x, own.shape) for x in compute(blocks, scalars, shape))
+            return made, kernel.index_range(blocks, shape)
+
+        keys = [
+            (shape_of(box), *(None if lies is None else shape_of(lies.boxes[k]) for lies in read))
+            for k, box in enumerate(own.boxes)
+        ]
+        kinds = [*dict.fromkeys(keys)]
+        if len(kinds) == 1:
+            made, index = on_tile(*kinds[0])
+        else:
+            chosen = self.here.pick([kinds.index(key) for key in keys])
+            made, index = collectives.switch(chosen, [partial(on_tile, *key) for key in kinds])
+        self.arrays[step.into] = self._once(step.vertex, made)
+        if index is not None:
+            self.indices.append(index)
+
+    def _block(self, read: Read, wanted: Lying, shape: tuple[int, ...]) -> jax.Array:
+        """The block of a shape that a device reads, of an array that may be larger."""
+        [x] = self.arrays[read.buffer]
+        if 0 in shape:  # which lies nowhere, and yet has sides
+            return jnp.zeros(shape, x.dtype)
+        held = lying(self.program.mesh, self.program.buffers[read.buffer].tiling)
+        places = {k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)}
+        return self.here.taken(x, self.here.place(places, x.ndim), shape)
+
+    def _once(self, vertex: str, found: States) -> States:
+        """What was computed for a vertex; of what is compared XLA may not compute a part anew."""
+        return lax.optimization_barrier(found) if vertex in self._compared else found
+
+    @cached_property
+    def _compared(self) -> set[str]:
+        return compared(self.program.graph)
+
+    # What devices do together
+
+    def _reduce(self, step: ReduceScatter, kernel: TracedKernel) -> None:
+        buffers = self.program.buffers
+        parts, home = (buffers[k].tiling for k in (step.source, step.into))
+        states = self.arrays[step.source]
+        if kernel.sums and len(states) == 1:
+            # What is rounded when it is finished travels rounded to those who hold it, too.
+            whole = buffers[step.source].types == buffers[step.into].types
+            total = add_up(self.here, parts, home, step.axes, step.split, states[0], whole)
+            if total is not None:
+                if whole:
+                    self.whole.add(step.into)
+                self.arrays[step.into] = self._once(step.vertex, (kernel.finished((total,)),))
+                return
+        shares = Tiling(home.cut, step.split)
+        total = combine_shares(self.here, parts, shares, step.axes, states, kernel.combined)
+        self.arrays[step.into] = self._once(step.vertex, (kernel.finished(total),))
+
+    def _gather_shares(self, step: AllGather) -> None:
+        if step.buffer in self.whole:
+            return
+        home, sizes = self.program.buffers[step.buffer].tiling, self.program.mesh.sizes
+        pattern = Gathered(tuple(k for k in range(len(sizes)) if step.axes >> k & 1), ())
+        [x] = self.arrays[step.buffer]
+        shares = Tiling(home.cut, step.axes)
+        self.arrays[step.buffer] = (move(self.here, pattern, shares, home, x),)
+
+
+def _scope(vertex: str) -> Any:
+    return jax.named_scope(SCOPE + vertex)

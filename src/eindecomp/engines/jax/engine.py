@@ -8,7 +8,8 @@ devices are added in an order that XLA's collectives choose.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,28 +17,33 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from eindecomp.engines.events import (
+from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices, compiled_move
+from eindecomp.engines.jax.layouts import ask_for_cpu_devices, devices_of, mesh_of_devices
+from eindecomp.engines.resources import bytes_of, check_space, largest_tile
+from eindecomp.engines.result import (
     PROGRAM,
     BytesMoved,
     KernelCompiled,
+    Result,
     RunStarted,
+    Stats,
     TaskFinished,
     TaskStarted,
+    naming,
 )
-from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
-from eindecomp.engines.jax.layouts import ask_for_cpu_devices, devices_of, mesh_of_devices
-from eindecomp.engines.jax.tensors import JaxArrays, Placing, as_given
-from eindecomp.engines.record import naming
-from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import bytes_of, check_space, largest_tile
-from eindecomp.engines.tensor import Tensor
+from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.errors import InputError, RunError
+from eindecomp.graph.arrays import to_stored
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, fullest
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener
+    from collections.abc import Callable
+
+    from eindecomp.engines.jax.layouts import ArrayLayout
+    from eindecomp.engines.result import Listener
     from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.tiling import Tiling
     from eindecomp.planner.plan import Plan
 
 NAME = "jax"
@@ -87,17 +93,32 @@ class JaxEngine:
             return self._made[key]
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
-        """What was given for an input: JAX's arrays stay where they are."""
-        return as_given(given, vertex)
+        """What was given for an input, checked; JAX's arrays of the right type stay as they are."""
+        if not isinstance(given, jax.Array):
+            return to_stored(given, vertex)
+        if given.is_deleted():
+            raise InputError(f"input {vertex} was given an array that JAX has deleted")
+        if given.shape != vertex.shape:
+            raise InputError(f"input {vertex} has shape {vertex.shape}, got {given.shape}")
+        return given if given.dtype == vertex.dtype else to_stored(given, vertex)
+
+
+@dataclass(slots=True)
+class JaxArrays:
+    """What a tensor's data are: an array for each of its layouts."""
+
+    by_tiling: dict[Tiling, jax.Array]
+    is_shared: bool = False
+    """Whether somebody else has the same arrays, so that they cannot be given up."""
 
 
 class JaxProgram:
-    """A program and what XLA has made of it."""
+    """A program, what XLA has made of it, and the tensors that it takes and makes."""
 
     def __init__(self, made_for: ForDevices) -> None:
         self.made_for, self.program = made_for, made_for.program
         on_host = made_for.devices.devices.flat[0].platform == "cpu"
-        self.placing = Placing(NAME, made_for)
+        self._moves: dict[tuple[Tiling, Tiling, Any], Callable[[jax.Array], jax.Array]] = {}
         self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
         self.space: Peak | None = None
         """What a run needs of the host's memory, where the devices have none of their own."""
@@ -112,10 +133,6 @@ class JaxProgram:
     def compiled(self) -> CompiledProgram:
         """What runs when nothing is donated."""
         return self._compiled[()]
-
-    def place(self, name: str, given: Any) -> Tensor:
-        """Put an input on the devices, in the layouts that the plan wants."""
-        return self.placing.place(name, given)
 
     def run(
         self,
@@ -133,12 +150,12 @@ class JaxProgram:
             on_event(RunStarted(len(devices)))
             for device in devices:
                 on_event(TaskStarted(PROGRAM, "compute", device, device, 0.0))
-        found = [self.placing.arrays(name, given) for name, given in inputs.items()]
+        found = [self._arrays(name, given) for name, given in inputs.items()]
         arrays = [array for own, _ in found for array in own]
         compiled = self._for(self._given_up(inputs, donated, arrays), on_event, started)
         made = self._call(compiled, scalars, arrays)
         seconds = perf_counter() - started
-        tensors = self.placing.tensors(made, inputs)
+        tensors = self._tensors(made, inputs)
         if on_event is not None:
             for vertex, count in compiled.bytes_by_vertex.items():
                 if count:
@@ -201,10 +218,6 @@ class JaxProgram:
                     on_event(KernelCompiled(PROGRAM, 0, 0, begun, ended))
             return self._compiled[donated]
 
-    @cached_property
-    def _peak(self) -> int:
-        return fullest(self.program).bytes
-
     def _stats(self, compiled: CompiledProgram, seconds: float, placed: int) -> Stats:
         moved = compiled.bytes_by_vertex
         return Stats(
@@ -212,11 +225,103 @@ class JaxProgram:
             self.program.operations,
             sum(moved.values()),
             moved,
-            self._peak,
+            fullest(self.program).bytes,
             self.program.tasks * self.program.devices,
             workers=self.program.devices,
             bytes_placed=placed,
         )
 
+    # Tensors
+
+    def place(self, name: str, given: Any) -> Tensor:
+        """An input in all layouts that the program wants."""
+        wanted = self.program.layouts_of(name)
+        if isinstance(given, Tensor):
+            here = self._here(given)
+            if here is not None and all(tiling in here.by_tiling for tiling in wanted):
+                here.is_shared = True
+                return replace(given, name=name)
+        shared = isinstance(given, jax.Array)
+        found = {tiling: self._array(name, given, tiling) for tiling in wanted}
+        return self._tensor(name, JaxArrays(found, is_shared=shared))
+
+    def _arrays(self, name: str, given: Any) -> tuple[list[jax.Array], int]:
+        """An input as the program reads it, and how many bytes move to bring it there."""
+        wanted = [buffer.tiling for buffer in self.program.inputs[name]]
+        here = self._here(given) if isinstance(given, Tensor) else None
+        if here is not None and all(tiling in here.by_tiling for tiling in wanted):
+            return [here.by_tiling[tiling] for tiling in wanted], 0
+        found = [self._array(name, given, tiling) for tiling in wanted]
+        return found, placing_bytes(self.program, name, given)
+
+    def _here(self, given: Tensor) -> JaxArrays | None:
+        """The data of a tensor that lies on the devices of this mesh."""
+        held = given.held()
+        if given.mesh != self.program.mesh or not isinstance(held, JaxArrays):
+            return None
+        first = next(iter(held.by_tiling.values()))
+        sharding: Any = first.sharding
+        return held if sharding.mesh == self.made_for.devices else None
+
+    def _array(self, name: str, given: Any, wanted: Tiling) -> jax.Array:
+        layout = self.made_for.layout(name, wanted)
+        if not isinstance(given, Tensor):
+            return layout.put(given)
+        here = self._here(given)
+        if here is None:
+            return layout.put(given.numpy())
+        if wanted in here.by_tiling:
+            return here.by_tiling[wanted]
+        tiling, array = next(iter(here.by_tiling.items()))
+        key = (tiling, wanted, (given.shape, given.dtype))
+        if key not in self._moves:
+            held = self.made_for.layout(name, tiling)
+            self._moves[key] = compiled_move(self.program, self.made_for.devices, held, layout)
+        with jax.enable_x64(True):
+            return self._moves[key](array)
+
+    def _tensors(self, made: Sequence[jax.Array], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The outputs: what was made, in the program's order, and inputs that are outputs."""
+        buffers, outputs = self.program.buffers, self.program.outputs
+        arrays = dict(zip(outputs, made, strict=True))
+        found: dict[str, Tensor] = {}
+        for vertex in self.program.graph.outputs:
+            name = vertex.name
+            if name in arrays:
+                tiling = buffers[outputs[name]].tiling
+                found[name] = self._tensor(name, JaxArrays({tiling: arrays[name]}))
+            else:
+                found[name] = self.place(name, inputs[name])
+        return found
+
+    def _tensor(self, name: str, data: JaxArrays) -> Tensor:
+        vertex = self.program.graph[name]
+        tilings = tuple(data.by_tiling)
+        first = self.made_for.layout(name, tilings[0])
+        return Tensor(
+            name,
+            vertex.shape,
+            vertex.dtype,
+            NAME,
+            self.program.mesh,
+            tilings,
+            data,
+            partial(_gathered, first),
+            partial(_as_one, first),
+        )
+
     def close(self) -> None:
         """What was compiled stays with the engine, for equal plans."""
+
+
+def _gathered(layout: ArrayLayout, data: JaxArrays) -> np.ndarray[Any, Any]:
+    """All of a tensor, from the first of its layouts, which has it all."""
+    return layout.gather(data.by_tiling[layout.tiling])
+
+
+def _as_one(layout: ArrayLayout, data: JaxArrays) -> jax.Array:
+    """A tensor as one array of JAX's: its own, where it lies in equal blocks."""
+    if layout.is_natural:
+        return data.by_tiling[layout.tiling]
+    with jax.enable_x64(True):
+        return jax.device_put(_gathered(layout, data))

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 SCOPE = "vertex."
 """What the name of a vertex begins with in the names of operations."""
 
-_NAMED = re.compile(r"^\s*(?:ROOT )?%?[^\s=]+ = ")
+_OPERATION = re.compile(r" = (.+?) ([a-z][\w\-]*)\((.*)")  # its shape, name, and what follows
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _ARRAY = re.compile(r"\b(pred|token|(?:bf|f|s|u|c)(\d+)\w*)\[([\d,<=]*)\]")
 _CALLED = re.compile(r"(calls|to_apply|body|true_computation|false_computation)=%?([\w.\-]+)")
@@ -49,60 +49,34 @@ class Collective:
     """What all devices receive, each time it is carried out, times `times`."""
     times: int
     """How often: more than once in a loop."""
-    op_name: str
-    """What the program calls it, with all scopes."""
-
-    @property
-    def vertex(self) -> str | None:
-        """The vertex of a plan for which it is, where engine `jax` has made the program."""
-        scopes = [part for part in self.op_name.split("/") if part.startswith(SCOPE)]
-        return scopes[0].removeprefix(SCOPE) if scopes else None
+    vertex: str | None
+    """The vertex of a plan for which it is, where engine `jax` has made the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collectives:
-    """The collectives of a compiled program."""
-
-    all: tuple[Collective, ...]
-
-    @property
-    def bytes(self) -> int:
-        """What all devices receive."""
-        return sum(each.bytes for each in self.all)
-
-    @property
-    def by_kind(self) -> Mapping[str, int]:
-        """The bytes of each kind."""
-        return _summed((each.kind, each.bytes) for each in self.all)
-
-    @property
-    def by_vertex(self) -> Mapping[str | None, int]:
-        """The bytes for each vertex; None is for what no vertex was named for."""
-        return _summed((each.vertex, each.bytes) for each in self.all)
-
-
-def _summed(pairs: Any) -> dict[Any, int]:
-    found: Counter[Any] = Counter()
-    for key, count in pairs:
-        found[key] += count
-    return dict(found)
-
-
-def count_collectives(compiled: Any) -> Collectives:
+def count_collectives(compiled: Any) -> list[Collective]:
     """The collectives of a program: what `jax.jit(f).lower(…).compile()` gives, or its text.
 
-    >>> count_collectives('''
+    >>> [gather] = count_collectives('''
     ... HloModule m, num_partitions=4
     ... ENTRY %main (p: f32[8]) -> f32[32] {
     ...   ROOT %g = f32[32]{0} all-gather(%p), replica_groups={{0,1,2,3}}, dimensions={0}
-    ... }''').bytes
-    384
+    ... }''')
+    >>> gather.kind, gather.bytes
+    ('all-gather', 384)
     """
     text = compiled if isinstance(compiled, str) else compiled.as_text()
     if not isinstance(text, str) or "HloModule" not in text:
         raise InputError("collectives are counted in a compiled program of XLA, or in its text")
     reader = _Reader(text)
-    return Collectives(tuple(reader.read(reader.entry, 1)))
+    return list(reader.read(reader.entry, 1))
+
+
+def bytes_by_vertex(collectives: Iterable[Collective]) -> dict[str, int]:
+    """The bytes for each vertex; `None` is the name of what is for no vertex."""
+    total: Counter[str] = Counter()
+    for each in collectives:
+        total[str(each.vertex)] += each.bytes
+    return dict(total)
 
 
 class _Reader:
@@ -125,11 +99,14 @@ class _Reader:
     def read(self, computation: str, times: int) -> Iterator[Collective]:
         """The collectives of a computation and of all that it calls."""
         for line in self.lines.get(computation, ()):
-            shape, op, rest = _parts(line)
+            parts = _OPERATION.search(line)
+            if parts is None:
+                continue
+            shape, op, rest = parts.groups()
             kind = op.removesuffix("-start")
             if kind in KINDS:
                 count = self._received(kind, _result(kind, op, shape), rest)
-                yield Collective(kind, times * count, times, self._named(computation, line))
+                yield Collective(kind, times * count, times, self._vertex(computation, line))
                 continue
             if op.endswith("-done"):
                 continue
@@ -141,21 +118,19 @@ class _Reader:
             for name in called:
                 yield from self.read(name, inside)
 
-    def _named(self, computation: str, line: str) -> str:
-        """What a collective is called; if that names no vertex, what its first reader is called.
+    def _vertex(self, computation: str, line: str) -> str | None:
+        """For which vertex a collective is: that in its name, or in that of its first reader.
 
         From some version on XLA calls a collective of an argument by that argument.
         """
-        name, follows = _name(line), line
-        while SCOPE not in name:
-            made = follows.split(" = ")[0].split()[-1]
+        while line:
+            scopes = [part for part in _name(line).split("/") if part.startswith(SCOPE)]
+            if scopes:
+                return scopes[0].removeprefix(SCOPE)
+            made = line.split(" = ")[0].split()[-1]
             reads = re.compile(rf"[(, ]{re.escape(made)}[,)]")
-            readers = (each for each in self.lines[computation] if reads.search(each))
-            follows = next(readers, "")
-            if not follows:
-                return _name(line)
-            name = _name(follows)
-        return name
+            line = next((each for each in self.lines[computation] if reads.search(each)), "")
+        return None
 
     def _received(self, kind: str, size: int, rest: str) -> int:
         """The bytes that all devices receive of a result of `size` bytes."""
@@ -198,47 +173,18 @@ def _in_group(kind: str, n: int, size: int) -> int:
             return (n - 1) * size
 
 
-def _parts(line: str) -> tuple[str, str, str]:
-    """The shape of an operation's result, its name, and what follows that."""
-    named = _NAMED.match(line)
-    if named is None:
-        return "", "", ""
-    rest = line[named.end() :]
-    shape, rest = _until_closed(rest) if rest.startswith("(") else rest.split(" ", 1)
-    op, _, rest = rest.strip().partition("(")
-    return shape, op, rest
-
-
-def _until_closed(text: str) -> tuple[str, str]:
-    """A text in parentheses, and what follows it."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if not depth:
-            return text[: place + 1], text[place + 1 :]
-    return text, ""
-
-
 def _result(kind: str, op: str, shape: str) -> int:
     """The bytes of a collective's result on one device.
 
-    A `-start` gives its operands first, then results; only an all-reduce's gives results alone.
+    A `-start` gives its operands first, then results, and a permutation's two more numbers; only an
+    all-reduce's gives results alone.
     """
-    if op.endswith("-start") and kind != "all-reduce":
-        shape = _elements(shape)[1]
-    return sum(_bytes(*found) for found in _ARRAY.findall(shape))
-
-
-def _elements(shape: str) -> list[str]:
-    """The elements of a tuple's shape."""
-    found, depth = [""], 0
-    for sign in shape[1:-1]:
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += sign
-    return found
+    arrays = _ARRAY.findall(shape)
+    if op == "collective-permute-start":
+        arrays = arrays[1:2]
+    elif op.endswith("-start") and kind != "all-reduce":
+        arrays = arrays[len(arrays) // 2 :]
+    return sum(_bytes(*each) for each in arrays)
 
 
 def _bytes(name: str, bits: str, sides: str) -> int:

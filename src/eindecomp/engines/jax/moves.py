@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     States = tuple[jax.Array, ...]
 
 collectives: Any = lax
-"""JAX does not say what the types of these are."""
+"""Those functions of JAX of which it does not say what their types are."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def lying(mesh: Mesh, tiling: Tiling) -> Lying:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class BlockCopy:
     """A block that a device has in one array and another device, or the same, puts in another."""
 
     source: int
@@ -134,80 +134,65 @@ class Copy:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Blocks of one shape that are copied at once: to other devices, or each to itself."""
+def rounds_of(copies: Iterable[BlockCopy]) -> list[list[BlockCopy]]:
+    """Copies of one shape that are made at once: to other devices, or each to itself.
 
-    shape: tuple[int, ...]
-    copies: tuple[Copy, ...]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether nothing travels."""
-        return self.copies[0].source == self.copies[0].target
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Who sends to whom."""
-        return [(copy.source, copy.target) for copy in self.copies]
-
-
-def rounds_of(copies: Iterable[Copy]) -> list[Round]:
-    """Copies in as few rounds as come about by taking them in order of their distance."""
-    by_shape: dict[tuple[bool, tuple[int, ...]], list[Copy]] = {}
+    There are as few rounds as come about by taking copies in order of their distance.
+    """
+    by_shape: dict[tuple[bool, tuple[int, ...]], list[BlockCopy]] = {}
     for copy in copies:
         by_shape.setdefault((copy.source != copy.target, copy.shape), []).append(copy)
-    found: list[Round] = []
+    rounds: list[list[BlockCopy]] = []
     for _, alike in sorted(by_shape.items(), key=lambda item: item[0][0]):
         devices = 1 + max(max(copy.source, copy.target) for copy in alike)
         alike.sort(key=lambda copy: ((copy.target - copy.source) % devices, copy.source))
-        found += _without_clashes(alike)
-    return found
+        rounds += _without_clashes(alike)
+    return rounds
 
 
-def _without_clashes(copies: Sequence[Copy]) -> list[Round]:
-    rounds: list[tuple[list[Copy], set[int], set[int]]] = []
+def _without_clashes(copies: Sequence[BlockCopy]) -> list[list[BlockCopy]]:
+    rounds: list[tuple[list[BlockCopy], set[int], set[int]]] = []
     for copy in copies:
         free = (own for own in rounds if copy.source not in own[1] and copy.target not in own[2])
         chosen = next(free, None)
         if chosen is None:
-            chosen = (list[Copy](), set[int](), set[int]())
+            chosen = (list[BlockCopy](), set[int](), set[int]())
             rounds.append(chosen)
         chosen[0].append(copy)
         chosen[1].add(copy.source)
         chosen[2].add(copy.target)
-    return [Round(taken[0].shape, tuple(taken)) for taken, _, _ in rounds]
+    return [taken for taken, _, _ in rounds]
 
 
-def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[Copy]:
+def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[BlockCopy]:
     """What devices keep and receive where a tensor moves from one tiling to another."""
     before, after = lying(mesh, held), lying(mesh, wanted)
-    found: list[Copy] = []
+    found: list[BlockCopy] = []
     for device in range(mesh.devices):
         own = moves(mesh, held, wanted, device)
         for piece in (*own.kept, *own.receives):
             taken = lows_within(piece.box, before.boxes[piece.peer])
             put = lows_within(piece.box, after.boxes[device])
-            found.append(Copy(piece.peer, device, taken, put, shape_of(piece.box)))
+            found.append(BlockCopy(piece.peer, device, taken, put, shape_of(piece.box)))
     return found
 
 
 def copies_of_reduction(
     mesh: Mesh, partial: Tiling, shares: Tiling, axes: int, width: int
-) -> list[Copy]:
+) -> list[BlockCopy]:
     """The parts of every device's share, one after another in the order of their devices.
 
     Arrays have two dimensions more than a part: which one it is, and `width` numbers of a state.
     """
     before, after = lying(mesh, partial), lying(mesh, shares)
-    found: list[Copy] = []
+    found: list[BlockCopy] = []
     for device, box in enumerate(after.boxes):
         if not volume(box):
             continue
         zeros, shape = (0,) * len(box), (1, width, *shape_of(box))
         for place, member in enumerate(group_along(mesh, axes, device)):
             taken = lows_within(box, before.boxes[member])
-            found.append(Copy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
+            found.append(BlockCopy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
     return found
 
 
@@ -241,7 +226,11 @@ def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Arr
                 return collectives.all_gather(x, here.names(axes), axis=longest, tiled=True)
             case Gathered():
                 return _gather(here, pattern, held, wanted, x)
-            case Exchanged(axes, source, target) if _cuts_target(held, wanted, pattern):
+            # Exactly the exchanged axes are new where the target dimension is cut.
+            case Exchanged(axes, source, target) if wanted.cut[target].axes == (
+                *held.cut[target].axes,
+                *axes,
+            ):
                 x = _cut_first(here, held, wanted, {source, target}, x)
                 names = here.names(axes)
                 return collectives.all_to_all(x, names, target, source, tiled=True)
@@ -259,12 +248,6 @@ def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.
     return x
 
 
-def _cuts_target(held: Tiling, wanted: Tiling, pattern: Exchanged) -> bool:
-    """Whether exactly the exchanged axes are new where the target dimension is cut."""
-    before, after = (tiling.cut[pattern.target].axes for tiling in (held, wanted))
-    return after == (*before, *pattern.axes)
-
-
 def _cut_first(
     here: Here, held: Tiling, wanted: Tiling, exchanged: set[int], x: jax.Array
 ) -> jax.Array:
@@ -279,22 +262,29 @@ def _cut_first(
 
 
 def copy_in_rounds(
-    here: Here, copies: Iterable[Copy], x: jax.Array, shape: Sequence[int]
+    here: Here, copies: Iterable[BlockCopy], x: jax.Array, shape: Sequence[int]
 ) -> jax.Array:
     """An array put together from blocks of arrays that devices have."""
     made = jnp.zeros(tuple(shape), x.dtype)
     for each in rounds_of(copies):
-        taken = {copy.source: copy.taken_from for copy in each.copies}
-        block = here.taken(x, here.place(taken, x.ndim), each.shape)
-        if not each.is_local:
-            block = collectives.ppermute(block, here.mesh.names, each.pairs)
-        put = {copy.target: copy.put_at for copy in each.copies}
+        taken = {copy.source: copy.taken_from for copy in each}
+        block = here.taken(x, here.place(taken, x.ndim), each[0].shape)
+        if each[0].source != each[0].target:
+            pairs = [(copy.source, copy.target) for copy in each]
+            block = collectives.ppermute(block, here.mesh.names, pairs)
+        put = {copy.target: copy.put_at for copy in each}
         made = here.put(made, block, here.place(put, x.ndim), [*put])
     return made
 
 
 def add_up(
-    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array, whole: bool
+    here: Here,
+    partial: Tiling,
+    home: Tiling,
+    axes: int,
+    split: int,
+    x: jax.Array,
+    whole: bool,
 ) -> jax.Array | None:
     """The sum of partial results, None where pieces differ; XLA decides in which order it adds.
 
@@ -314,12 +304,13 @@ def add_up(
         if own:
             names = here.names(own)
             x = collectives.psum_scatter(x, names, scatter_dimension=dimension, tiled=True)
-    if split and whole:
-        return collectives.psum(x, here.names(_listed(here, split)))
-    if split:
-        longest, names = int(np.argmax(after.shape)), here.names(_listed(here, split))
-        return collectives.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
-    return x
+    if not split:
+        return x
+    names = here.names([axis for axis in range(len(here.mesh.sizes)) if split >> axis & 1])
+    if whole:
+        return collectives.psum(x, names)
+    longest = int(np.argmax(after.shape))
+    return collectives.psum_scatter(x, names, scatter_dimension=longest, tiled=True)
 
 
 def combine_shares(
@@ -355,7 +346,3 @@ def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Ar
     copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
     return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))
-
-
-def _listed(here: Here, axes: int) -> list[int]:
-    return [axis for axis in range(len(here.mesh.sizes)) if axes >> axis & 1]

@@ -1,4 +1,4 @@
-"""The Ray cluster that an engine uses: started, joined and left; and what its head node keeps.
+"""The Ray cluster that an engine uses: started, joined, left; called; what its head node keeps.
 
 Nothing else of the package talks to Ray's own processes.
 """
@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import socket
 import sys
 import warnings
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from eindecomp.errors import InputError, needing_extras
+from eindecomp.errors import EinDecompError, InputError, RunError, needing_extras
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    Ref = Any
+    """What Ray gives for a result that is yet to come."""
 
 _ANSWER = 10.0  # seconds
 RETRIES = 20
@@ -34,8 +34,6 @@ _SPACE = b"eindecomp"  # the namespace of what the head node keeps for us
 _LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _HINT = "; if it asks for a token, as it should, set RAY_AUTH_MODE=token"
-_SHARE = 0.3  # of the memory that is there, for blocks that tasks pass on
-_LEAST = 100 * 10**6
 
 
 @cache
@@ -44,14 +42,6 @@ def ray_module() -> ModuleType:
     with needing_extras():
         import ray
     return ray
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A machine of the cluster, or one of several that share one."""
-
-    name: str
-    address: str
 
 
 class Cluster:
@@ -74,21 +64,20 @@ class Cluster:
         ray = ray_module()
         return ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._session
 
-    def nodes(self) -> list[Node]:
-        """The nodes that are alive and compute, in the order of their names."""
-        found = [
-            Node(str(node["NodeID"]), str(node["NodeManagerAddress"]))
+    def nodes(self) -> dict[str, str]:
+        """The nodes that are alive and compute, by name, in that order, and their addresses."""
+        nodes = {
+            str(node["NodeID"]): str(node["NodeManagerAddress"])
             for node in ray_module().nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
-        ]
-        if not found:
+        }
+        if not nodes:
             raise InputError("this Ray has no node with a CPU: start one with --num-cpus")
-        return sorted(found, key=lambda node: node.name)
+        return dict(sorted(nodes.items()))
 
     def is_one_machine(self) -> bool:
         """Whether all nodes are on the machine of this process."""
-        here = ray_module().util.get_node_ip_address()
-        return all(node.address == here for node in self.nodes())
+        return {*self.nodes().values()} == {ray_module().util.get_node_ip_address()}
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here."""
@@ -102,7 +91,10 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         if workers is not None or memory is not None:
             raise InputError("workers and memory are those of the cluster that address= names")
         try:
-            _check_answers(address)
+            host, _, port = address.rpartition(":")
+            if host and port.isdigit() and "/" not in host:
+                # Raises at once if nobody listens there: Ray itself goes on asking for minutes.
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
             ray.init(address=address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             hint = "" if "RAY_AUTH_MODE" in os.environ else _HINT
@@ -113,18 +105,11 @@ def _connect(ray: ModuleType, address: str | None, workers: int | None, memory: 
         ray.init(
             address="local",  # whatever else may run on this machine
             num_cpus=workers or cores(),
-            object_store_memory=memory or _store_size(),
+            object_store_memory=memory,  # None: a share of what is free
             include_dashboard=False,
             _system_config={"task_oom_retries": RETRIES},
             **quiet,
         )
-
-
-def _check_answers(address: str) -> None:
-    """Raise at once if nobody listens there: Ray itself goes on asking for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
 
 
 def check_address(address: str | None) -> None:
@@ -146,15 +131,6 @@ def _check_workers(ray: ModuleType, workers: int | None) -> None:
             f"workers: this process uses a Ray with {count} already; close its engine first to "
             f"have {workers}"
         )
-
-
-def _store_size() -> int:
-    """How much shared memory blocks may take: a share of what is free, if that can be shared."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    shared = Path("/dev/shm")  # noqa: S108 - where Ray itself keeps blocks
-    if shared.is_dir():
-        free = min(free, int(shutil.disk_usage(shared).free * 0.9 / _SHARE))
-    return max(_LEAST, int(free * _SHARE))
 
 
 @contextmanager
@@ -195,6 +171,54 @@ def _on_loopback() -> Generator[None]:
         constants.ENABLE_RAY_CLUSTER = clusters
 
 
+# Calling functions there
+
+
+class Submitting:
+    """Calls functions as Ray tasks, each on the node of its device."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self.nodes = [*nodes]
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        device: int,
+        *given: Any,
+        results: int = 1,
+        retries: int = RETRIES,
+    ) -> list[Ref]:
+        """References to the results of a call; lost ones are computed again, so many times."""
+        node = self.nodes[device % len(self.nodes)] if len(self.nodes) > 1 else None
+        made = _remote(function, results, node, retries).remote(*given)
+        return made if results > 1 else [made]
+
+
+@cache
+def _remote(function: Callable[..., Any], results: int, node: str | None, retries: int) -> Any:
+    ray = ray_module()
+    options: dict[str, Any] = {
+        "num_cpus": 1,
+        "num_returns": results,
+        "max_retries": retries,
+        "retry_exceptions": False,  # a kernel that fails would fail again
+    }
+    if node is not None:
+        on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        options["scheduling_strategy"] = on_node(node, soft=True)  # another, if it is gone
+    return ray.remote(**options)(function)
+
+
+def reason_of(error: Exception, where: str) -> Exception:
+    """What to tell the user of an error of Ray's: what a kernel raised, or what was lost."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, EinDecompError):
+        return cause
+    lines = str(cause or error).strip().splitlines() or [""]
+    kind = type(cause or error).__name__
+    return RunError(f"{where}: {kind}: {lines[0]}")
+
+
 # What the head node keeps
 
 
@@ -205,18 +229,18 @@ class StoredJob:
 
     def __init__(self, data: bytes) -> None:
         self.name = f"job:{uuid4().hex}"
-        _kv().put(self.name, data)
+        _put(self.name, data)
         self._delete = weakref.finalize(self, _forget, self.name)
 
 
 def _forget(name: str) -> None:
     if ray_module().is_initialized():
-        _kv().delete(name)
+        _delete(name)
 
 
 def read_job(name: str) -> bytes:
     """What was stored for the workers of a job, in one of them."""
-    found = _kv().get(name)
+    found = _get(name)
     if found is None:
         raise InputError(f"{name} is gone: nobody has its executable or a result of it any more")
     return found
@@ -229,7 +253,7 @@ def note_recovery(run: str, task: str) -> None:
     core: Any = getattr(worker.global_worker, "core_worker")  # noqa: B009 - which has no type
     attempt: int = core.get_current_task_attempt_number()
     if attempt:
-        _kv().put(f"{run}:{task}:{attempt}", ray_module().util.get_node_ip_address().encode())
+        _put(f"{run}:{task}:{attempt}", ray_module().util.get_node_ip_address().encode())
 
 
 def call_off(run: str) -> None:
@@ -237,7 +261,7 @@ def call_off(run: str) -> None:
 
     Ray could cancel them, but brings the driver down if one of them ends at that very moment.
     """
-    _kv().put(_off(run), b"yes")
+    _put(f"off {run}", b"yes")
 
 
 def is_called_off(run: str) -> bool:
@@ -245,7 +269,7 @@ def is_called_off(run: str) -> bool:
     now = monotonic()
     when, is_off = _ASKED.get(run, (0.0, False))
     if not is_off and now - when > _SELDOM:
-        is_off = _kv().get(_off(run)) is not None
+        is_off = _get(f"off {run}") is not None
         _ASKED.clear()  # a worker computes for one run at a time, mostly
         _ASKED[run] = now, is_off
     return is_off
@@ -255,44 +279,33 @@ _ASKED: dict[str, tuple[float, bool]] = {}
 _SELDOM = 0.2  # seconds
 
 
-def _off(run: str) -> str:
-    return f"off {run}"
-
-
 def recoveries(run: str) -> list[tuple[str, int, str]]:
     """The tasks of a run that were done again: task, attempt, and the address of the node."""
-    kv = _kv()
     found: list[tuple[str, int, str]] = []
-    for key in kv.names(f"{run}:"):
+    keys: list[bytes] = _kv()._internal_kv_list(f"{run}:", namespace=_SPACE)
+    for key in (name.decode() for name in keys):
         _, task, attempt = key.rsplit(":", 2)
-        found.append((task, int(attempt), (kv.get(key) or b"").decode()))
+        found.append((task, int(attempt), (_get(key) or b"").decode()))
     if found:
-        kv.delete(f"{run}:", prefix=True)
+        _delete(f"{run}:", is_prefix=True)
     return sorted(found, key=lambda each: (len(each[0]), each))
 
 
-class _Kv:
-    """The few words that the head node keeps for all."""
-
-    def __init__(self) -> None:
-        from ray.experimental import internal_kv
-
-        self.kv: Any = internal_kv
-
-    def put(self, name: str, data: bytes) -> None:
-        self.kv._internal_kv_put(name, data, namespace=_SPACE)
-
-    def get(self, name: str) -> bytes | None:
-        return self.kv._internal_kv_get(name, namespace=_SPACE)
-
-    def names(self, prefix: str) -> list[str]:
-        found: list[bytes] = self.kv._internal_kv_list(prefix, namespace=_SPACE)
-        return [name.decode() for name in found]
-
-    def delete(self, name: str, prefix: bool = False) -> None:
-        self.kv._internal_kv_del(name, del_by_prefix=prefix, namespace=_SPACE)
-
-
 @cache
-def _kv() -> _Kv:
-    return _Kv()
+def _kv() -> Any:
+    """The few words that the head node keeps for all."""
+    from ray.experimental import internal_kv
+
+    return internal_kv
+
+
+def _put(name: str, data: bytes) -> None:
+    _kv()._internal_kv_put(name, data, namespace=_SPACE)
+
+
+def _get(name: str) -> bytes | None:
+    return _kv()._internal_kv_get(name, namespace=_SPACE)
+
+
+def _delete(name: str, *, is_prefix: bool = False) -> None:
+    _kv()._internal_kv_del(name, del_by_prefix=is_prefix, namespace=_SPACE)

@@ -8,52 +8,36 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
-from eindecomp.engines.events import TaskFinished, TaskStarted
-from eindecomp.engines.ray.cluster import Cluster, StoredJob, check_address, recoveries
-from eindecomp.engines.ray.files import Folder, MappedArray, Stored
-from eindecomp.engines.ray.submit import Submitting, TasksOfRun, what_it_makes
-from eindecomp.engines.ray.tasks import job_of
-from eindecomp.engines.ray.tensors import (
-    RayBlocks,
-    in_layouts,
-    load,
-    source_of,
-    tensor_of,
-    write_outputs,
+from eindecomp.engines.array_files import check_outputs
+from eindecomp.engines.ray.cluster import (
+    Cluster,
+    StoredJob,
+    Submitting,
+    check_address,
+    recoveries,
 )
-from eindecomp.engines.ray.worker import Order
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.space import check_space, largest_tile
-from eindecomp.engines.tensor import Tensor
-from eindecomp.engines.write_outputs import check_outputs
+from eindecomp.engines.ray.run import RayRun, what_it_makes
+from eindecomp.engines.ray.tasks import job_of
+from eindecomp.engines.ray.tensors import Folder, in_layouts, tensor_of, write_outputs
+from eindecomp.engines.resources import check_space, largest_tile
+from eindecomp.engines.result import RunRecord
 from eindecomp.errors import InputError
-from eindecomp.layout.boxes import volume
-from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.steps import kind_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from eindecomp.engines.engine import Listener
-    from eindecomp.engines.ray.files import KeptFile
-    from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.engines.ray.tensors import Write
-    from eindecomp.engines.ray.worker import Report
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.ray.tasks import Job
+    from eindecomp.engines.ray.tensors import KeptFile, Stored
+    from eindecomp.engines.result import Listener, Result
+    from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program
 
 NAME = "ray"
-_FILES = 1000  # of earlier runs that a result may be computed again from
 TASK = 0.02
 """Seconds of work that make up for what a task costs Ray, about a millisecond."""
 
@@ -86,7 +70,8 @@ class RayEngine:
     ) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workers is a number of processes, not {workers!r}")
-        if not _is_number(task_seconds) or not task_seconds >= 0:
+        is_number = isinstance(task_seconds, int | float) and not isinstance(task_seconds, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_number or not task_seconds >= 0:
             raise InputError(f"task_seconds is a number, 0 or more, not {task_seconds!r}")
         if directory is not None and not Path(directory).is_dir():
             raise InputError(f"directory: there is no folder {str(directory)!r}")
@@ -135,17 +120,8 @@ class RayEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 class RayProgram:
@@ -189,13 +165,13 @@ class RayProgram:
         del donated  # their blocks are let go of with the tensors
         if self.engine.address is None or self.engine.cluster.is_one_machine():
             check_space(self.program.graph, self.space)
-        stored = self.stored()
+        stored, history = self.stored(), self.engine.history
         record = RunRecord(self.program, on_event)
         submitting = Submitting(self.engine.cluster.nodes())
-        run = RayRun(self.job, submitting, record, self._write, self.engine.history)
+        run = RayRun(self.job, stored, scalars, submitting, record, self._write, history)
         for name, given in inputs.items():
             run.give(name, given)
-        tensors = run.carry_out(stored, scalars, inputs)
+        tensors = run.carry_out(inputs)
         write_outputs(submitting, run.name, self.outputs, tensors)
         return record.result(
             tensors,
@@ -205,133 +181,13 @@ class RayProgram:
         )
 
     def _recovered(self, run: str) -> list[str]:
-        found: list[str] = []
+        told: list[str] = []
         for task, attempt, address in recoveries(run):
-            what = task
-            if task.isdigit():
-                what = what_it_makes(self.program, self.job.tasks[int(task)])
-            found.append(f"{what}: attempt {attempt + 1}, on {address}")
-        return found
+            is_number = task.isdigit()
+            what = what_it_makes(self.program, self.job.tasks[int(task)]) if is_number else task
+            told.append(f"{what}: attempt {attempt + 1}, on {address}")
+        return told
 
     def close(self) -> None:
         """Let go of the tasks; results keep what they can be computed again from."""
         self._stored = self._cluster = None
-
-
-@dataclass
-class RayRun:
-    """One run: what was given, and what tasks have told."""
-
-    job: Job
-    submitting: Submitting
-    record: RunRecord
-    write: Write
-    history: int
-    """The bytes of files of earlier runs that are kept for results."""
-    placed: int = 0
-    name: str = field(default_factory=lambda: f"run:{uuid4().hex}")
-    workers: dict[str, int] = field(default_factory=dict[str, int])
-
-    def __post_init__(self) -> None:
-        self.program = self.job.program
-        self.given: dict[int, Stored | list[Any]] = {}
-        """For each buffer of an input the file, or every device's block."""
-        self.files: dict[str, Stored] = {}
-        self.kept: tuple[Any, ...] = ()
-        """The files that were written for this run."""
-        self.inherited: tuple[Any, ...] = ()
-        """What given tensors can be computed again from."""
-        # Workers read the clock of the day, which the record does not.
-        self.begun = time() - (perf_counter() - self.record.start)
-
-    def give(self, name: str, given: Any) -> None:
-        """Take an input, in the layouts that steps read."""
-        buffers, mesh = self.program.inputs[name], self.program.mesh
-        wanted = [buffer.tiling for buffer in buffers]
-        if isinstance(given, Tensor) and given.mesh == mesh:
-            blocks, moved = in_layouts(self.submitting, mesh, given, wanted, self.write)
-            self.placed += moved * given.dtype.itemsize
-            self.inherited += blocks.kept
-            layouts = blocks.layouts
-        else:
-            source, kept = source_of(given, self.write)
-            self.kept += kept
-            self.files[name] = source
-            if isinstance(source, MappedArray):  # which every task can read where it is
-                self.given.update(dict.fromkeys((buffer.number for buffer in buffers), source))
-                return
-            layouts = load(self.submitting, mesh, source, wanted)
-        self.given.update((b.number, list(layouts[b.tiling])) for b in buffers)
-
-    def carry_out(
-        self, stored: StoredJob, scalars: Mapping[str, Any], inputs: Mapping[str, Any]
-    ) -> dict[str, Tensor]:
-        """Run all tasks; the outputs."""
-        timed = self.record.on_event is not None
-
-        def order(number: int) -> Order:
-            return Order(stored.name, self.name, number, scalars, timed)
-
-        places = {name: self._places(number) for name, number in self.program.outputs.items()}
-        wanted = {key for keys in places.values() for key in keys if key is not None}
-        tasks = TasksOfRun(self.job, self.submitting, order, self._given_to, self._hear)
-        blocks = tasks.run(wanted)
-        kept = (*_latest(self.inherited, self.history), *self.kept, stored)
-        found: dict[str, Tensor] = {}
-        for name in (vertex.name for vertex in self.program.graph.outputs):
-            if name not in places:
-                found[name] = self._given_output(name, inputs[name])
-                continue
-            refs = [None if key is None else blocks[key] for key in places[name]]
-            tiling = self.program.buffers[self.program.outputs[name]].tiling
-            found[name] = tensor_of(self.program, name, RayBlocks({tiling: refs}, kept))
-        return found
-
-    def _places(self, number: int) -> list[Key | None]:
-        """Every device's block of a buffer, None where that is empty."""
-        mesh, buffer = self.program.mesh, self.program.buffers[number]
-        boxes = [buffer.box(mesh, device) for device in range(mesh.devices)]
-        return [(d, number, box) if volume(box) else None for d, box in enumerate(boxes)]
-
-    def _given_to(self, task: RayTask) -> list[Any]:
-        """The inputs that a task reads: the device's blocks, or files."""
-        found: list[Any] = []
-        for number in task.given:
-            given = self.given[number]
-            found.append(given[task.device] if isinstance(given, list) else given)
-        return found
-
-    def _given_output(self, name: str, given: Any) -> Tensor:
-        """An output that is an input."""
-        if name not in self.files:  # a tensor, and what is made of it outlives it
-            return replace(given, name=name)
-        whole = Tiling(uncut(self.program.graph[name].shape))
-        layouts = load(self.submitting, self.program.mesh, self.files[name], [whole])
-        return tensor_of(self.program, name, RayBlocks(layouts, self.kept))
-
-    def _hear(self, report: Report) -> None:
-        """Note what a task has told."""
-        record, program = self.record, self.program
-        worker = self.workers.setdefault(report.worker, len(self.workers))
-        for number, count in report.moved:
-            record.moved(program.steps[number], count)
-        if record.on_event is None:
-            return
-        for number, device, begun, ended in report.times:
-            step = program.steps[number]
-            into: int = getattr(step, "into")  # noqa: B009 - steps that compute have one
-            name, kind = program.buffers[into].tensor, kind_of(step)
-            begun, ended = begun - self.begun, ended - self.begun
-            record.tell(TaskStarted(name, kind, device, worker, begun))
-            record.tell(TaskFinished(name, kind, device, worker, begun, ended))
-
-
-def _latest(kept: tuple[Any, ...], most: int) -> tuple[Any, ...]:
-    """Of what results can be computed again from, the latest, up to so many bytes of files."""
-    total, found = 0, list[Any]()
-    for each in reversed(dict.fromkeys(kept)):
-        total += each.size
-        if total > most or len(found) >= _FILES:
-            break
-        found.append(each)
-    return tuple(reversed(found))

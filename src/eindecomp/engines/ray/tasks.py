@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.steps import (
@@ -37,20 +37,37 @@ _COPIED, _HANDED_OVER = 1e10, 2e9  # bytes a second, within a task and from one 
 _SHARE = 20  # of the time of a task for what it hands over to the next one of its device
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class RayTask:
-    """Consecutive steps of one device."""
+    """Consecutive steps of one device; dictionaries of None are sets that keep their order."""
 
     device: int
     start: int
     stop: int
     """The first step, and the one after the last."""
-    given: tuple[int, ...]
+    given: dict[int, None] = field(default_factory=dict[int, None])
     """The buffers of inputs that it reads."""
-    needs: tuple[Key, ...]
+    needs: dict[Key, None] = field(default_factory=dict[Key, None])
     """The blocks that it takes from other tasks."""
-    gives: tuple[Key, ...]
+    gives: dict[Key, None] = field(default_factory=dict[Key, None])
     """The blocks that it passes on."""
+    steps: int = 0
+    """How many there are beside loads and frees, which are no work."""
+    work: float = 0.0
+    """About how many seconds they take."""
+    largest: float = 0.0
+    """Those of the longest of them."""
+
+    def is_full(self, work: float, seconds: float, live: int) -> bool:
+        """Whether a step of so much work is better left to another task.
+
+        A long step may have short ones beside it, which are not worth a task of their own; and what
+        is live must be worth handing over.
+        """
+        if not self.steps or not seconds:
+            return bool(self.steps)
+        least = max(seconds, _SHARE * live / _HANDED_OVER)
+        return self.work >= least and self.work - self.largest + work >= seconds
 
 
 @dataclass(frozen=True)
@@ -70,8 +87,8 @@ def job_of(program: Program, seconds: float) -> Job:
         for device in range(program.devices):
             if volume(program.buffers[number].box(program.mesh, device)):
                 making.keep(device, number)
-    drafts = sorted(making.drafts, key=lambda draft: (draft.start, draft.device))
-    return Job(program, tuple(draft.task() for draft in drafts if draft.steps or draft.gives))
+    tasks = sorted(making.tasks, key=lambda task: (task.start, task.device))
+    return Job(program, tuple(task for task in tasks if task.steps or task.gives))
 
 
 def origin(program: Program, buffer: int, device: int) -> int:
@@ -96,51 +113,18 @@ def fetched(own: DeviceStep) -> Iterator[tuple[int, int, Box]]:
         yield piece.peer, source, piece.box
 
 
-@dataclass(eq=False)
-class _Draft:
-    """A task that is being put together."""
-
-    device: int
-    start: int
-    stop: int
-    steps: int = 0
-    """How many there are beside loads and frees, which are no work."""
-    work: float = 0.0
-    largest: float = 0.0
-    given: dict[int, None] = field(default_factory=dict[int, None])
-    needs: dict[Key, None] = field(default_factory=dict[Key, None])
-    gives: dict[Key, None] = field(default_factory=dict[Key, None])
-
-    def task(self) -> RayTask:
-        return RayTask(
-            self.device, self.start, self.stop,
-            tuple(self.given), tuple(self.needs), tuple(self.gives),
-        )  # fmt: skip
-
-    def is_full(self, work: float, seconds: float, live: int) -> bool:
-        """Whether a step of so much work is better left to another task.
-
-        A long step may have short ones beside it, which are not worth a task of their own; and what
-        is live must be worth handing over.
-        """
-        if not self.steps or not seconds:
-            return bool(self.steps)
-        least = max(seconds, _SHARE * live / _HANDED_OVER)
-        return self.work >= least and self.work - self.largest + work >= seconds
-
-
 class _Making:
     """The tasks so far, and which of them made what."""
 
     def __init__(self, program: Program, seconds: float) -> None:
         self.program, self.seconds = program, seconds
         self.rows: list[DeviceRow] = [program.on(d) for d in range(program.devices)]
-        self.drafts = [_Draft(d, 0, 0) for d in range(program.devices)]
-        self.current = list(self.drafts)
+        self.tasks = [RayTask(d, 0, 0) for d in range(program.devices)]
+        self.current = list(self.tasks)
         """The task of each device that steps are added to."""
-        self.made: dict[tuple[int, int], tuple[_Draft, Box]] = {}
+        self.made: dict[tuple[int, int], tuple[RayTask, Box]] = {}
         """For a buffer on a device the task that wrote to it last, and the block that is there."""
-        self.given_by: dict[Key, _Draft] = {}
+        self.given_by: dict[Key, RayTask] = {}
         self.live: dict[int, int] = {}
         """The bytes of a device's blocks that are yet to be read, by buffer."""
 
@@ -148,8 +132,8 @@ class _Making:
         """Add a step to a task of every device, or begin new ones with it."""
         step = self.program.steps[number]
         if isinstance(step, Load | Free):
-            for draft in self.current:
-                draft.stop = number + 1
+            for task in self.current:
+                task.stop = number + 1
             if isinstance(step, Free):
                 self.live.pop(step.buffer, None)
             return
@@ -171,45 +155,45 @@ class _Making:
         return buffer.nbytes(program.mesh, 0) / _COPIED
 
     def _begin(
-        self, number: int, own: DeviceStep, device: int, work: float, before: list[_Draft]
+        self, number: int, own: DeviceStep, device: int, work: float, before: list[RayTask]
     ) -> None:
         """Begin a new task where a step cannot or should not be added to the one before."""
-        draft = self.current[device]
-        waits = any(before[peer].start >= draft.start for peer, _, _ in fetched(own))
-        if waits or draft.is_full(work, self.seconds, sum(self.live.values())):
-            draft = self.current[device] = _Draft(device, number, number)
-            self.drafts.append(draft)
-        draft.stop = number + 1
-        draft.steps += 1
-        draft.work += work
-        draft.largest = max(draft.largest, work)
+        task = self.current[device]
+        waits = any(before[peer].start >= task.start for peer, _, _ in fetched(own))
+        if waits or task.is_full(work, self.seconds, sum(self.live.values())):
+            task = self.current[device] = RayTask(device, number, number)
+            self.tasks.append(task)
+        task.stop = number + 1
+        task.steps += 1
+        task.work += work
+        task.largest = max(task.largest, work)
 
-    def _put(self, number: int, own: DeviceStep, device: int, before: list[_Draft]) -> None:
+    def _put(self, number: int, own: DeviceStep, device: int, before: list[RayTask]) -> None:
         """Note what a device's part of a step reads and writes."""
-        draft, step = self.current[device], own.step
+        task, step = self.current[device], own.step
         for peer, buffer, box in fetched(own):
-            self._take(draft, self._cut(before[peer], peer, buffer, box))
+            task.needs[self._cut(before[peer], peer, buffer, box)] = None
         match step:
             case Compute():
                 for read, box in zip(step.reads, own.reads, strict=True):
                     if read is not None and box is not None and volume(box):
-                        self._read(draft, read.buffer)
+                        self._read(task, read.buffer)
             case Move():
                 if origin(self.program, step.into, device) != step.into:
                     return  # a view: whoever reads it reads what it is a view of
                 ends = self._ends_with(number, step.source)
                 for piece in own.exchange.kept:
-                    self._own_part(draft, before[device], step.source, piece.box, cut=ends)
+                    self._own_part(task, before[device], step.source, piece.box, cut=ends)
             case ReduceScatter():
                 if volume(own.box):
-                    self._own_part(draft, before[device], step.source, own.box, cut=True)
+                    self._own_part(task, before[device], step.source, own.box, cut=True)
             case AllGather():
                 for piece in own.exchange.kept:
-                    self._own_part(draft, before[device], step.buffer, piece.box, cut=True)
+                    self._own_part(task, before[device], step.buffer, piece.box, cut=True)
             case _:
                 pass
         into = step.buffer if isinstance(step, AllGather | Free) else step.into
-        self.made[device, into] = draft, own.box
+        self.made[device, into] = task, own.box
 
     def _ends_with(self, number: int, buffer: int) -> bool:
         """Whether nobody reads a buffer after a step."""
@@ -222,32 +206,29 @@ class _Making:
 
     # Who passes what on to whom
 
-    def _own_part(self, draft: _Draft, last: _Draft, buffer: int, box: Box, *, cut: bool) -> None:
+    def _own_part(self, task: RayTask, last: RayTask, buffer: int, box: Box, *, cut: bool) -> None:
         """Let a task read a block that its device has: cut out by the task before, or whole."""
-        if cut and draft is not last:
-            self._take(draft, self._cut(last, draft.device, buffer, box))
+        if cut and task is not last:
+            task.needs[self._cut(last, task.device, buffer, box)] = None
         else:
-            self._read(draft, buffer)
+            self._read(task, buffer)
 
-    def _read(self, draft: _Draft, buffer: int) -> None:
+    def _read(self, task: RayTask, buffer: int) -> None:
         """Let a task read all that its device has of a buffer."""
-        buffer = origin(self.program, buffer, draft.device)
+        buffer = origin(self.program, buffer, task.device)
         if self.program.buffers[buffer].role is Role.GIVEN:
-            draft.given[buffer] = None
+            task.given[buffer] = None
             return
-        maker, _ = self.made[draft.device, buffer]
-        if maker is not draft:
-            self._take(draft, self.keep(draft.device, buffer))
-
-    def _take(self, draft: _Draft, key: Key) -> None:
-        draft.needs[key] = None
+        maker, _ = self.made[task.device, buffer]
+        if maker is not task:
+            task.needs[self.keep(task.device, buffer)] = None
 
     def keep(self, device: int, buffer: int) -> Key:
         """Let the task that made a block pass it on as it is."""
         maker, box = self.made[device, buffer]
         return self._pass_on(maker, (device, buffer, box))
 
-    def _cut(self, draft: _Draft, device: int, buffer: int, box: Box) -> Key:
+    def _cut(self, task: RayTask, device: int, buffer: int, box: Box) -> Key:
         """Let a task of a device pass a piece of a buffer on."""
         buffer = origin(self.program, buffer, device)
         key = device, buffer, box
@@ -257,11 +238,11 @@ class _Making:
             _, have = self.made[device, buffer]
             if have == box:
                 return self.keep(device, buffer)
-        self._read(draft, buffer)
-        return self._pass_on(draft, key)
+        self._read(task, buffer)
+        return self._pass_on(task, key)
 
-    def _pass_on(self, draft: _Draft, key: Key) -> Key:
+    def _pass_on(self, task: RayTask, key: Key) -> Key:
         if key not in self.given_by:
-            self.given_by[key] = draft
-            draft.gives[key] = None
+            self.given_by[key] = task
+            task.gives[key] = None
         return key

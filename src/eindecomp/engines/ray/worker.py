@@ -1,7 +1,6 @@
-"""What workers do: each function here is a Ray task. Blocks come as arguments, and go as results.
+"""What a worker does: `run_task` carries out a task of a job.
 
-A block travels as a tuple of plain arrays, one for each number of a partial result, that Ray shares
-between the processes of a machine without copying.
+Blocks come as arguments, and go as results.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.ray.cluster import is_called_off, note_recovery, read_job
-from eindecomp.engines.ray.files import MappedArray
 from eindecomp.engines.ray.tasks import origin
-from eindecomp.engines.record import naming_tile
+from eindecomp.engines.ray.tensors import MappedArray, packed, unpacked
+from eindecomp.engines.result import naming_tile
 from eindecomp.engines.tensor import block_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import volume
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -39,11 +37,7 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.ray.files import Stored
     from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
     from eindecomp.tra.program.program import Program
@@ -54,7 +48,7 @@ if TYPE_CHECKING:
 JOBS = 8  # that a worker remembers
 
 
-class Order(NamedTuple):
+class TaskOrder(NamedTuple):
     """Which task of which job is to be run; it travels as bytes, which costs Ray least."""
 
     job: str
@@ -65,7 +59,7 @@ class Order(NamedTuple):
     """Whether anybody wants to know when what was computed."""
 
 
-class Report(NamedTuple):
+class TaskReport(NamedTuple):
     """What a task tells beside its results, as bytes too."""
 
     worker: str
@@ -79,7 +73,7 @@ class Report(NamedTuple):
 
 def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     """Carry out a task of a job; its report, and the blocks that it passes on."""
-    own: Order = pickle.loads(order)  # noqa: S301 - an argument of our driver's
+    own: TaskOrder = pickle.loads(order)  # noqa: S301 - an argument of our driver's
     found = _job(own.job)
     task = found.tasks[own.number]
     note_recovery(own.run, str(own.number))
@@ -95,7 +89,7 @@ def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     report = pickle.dumps(running.report(own.timed))
     if not task.gives:
         return report
-    return report, *(_packed(block) for block in running.given_away())
+    return report, *(packed(block) for block in running.given_away())
 
 
 @lru_cache(maxsize=JOBS)
@@ -119,7 +113,7 @@ class _Sender:
     def read(self, buffer: int, box: Box) -> Block:
         """A block that was cut out for this task."""
         source = origin(self.program, buffer, self.number)
-        return _unpacked(self.blocks[self.number, source, box], self.program.buffers[source].types)
+        return unpacked(self.blocks[self.number, source, box], self.program.buffers[source].types)
 
     def has(self, buffer: int, box: Box) -> bool:
         """Whether a block has arrived."""
@@ -225,12 +219,12 @@ class _Running:
             device.hold(number, HeldBlock(own, self._input(number, own), 0))
         else:
             block = self.blocks[device.number, number, own]
-            device.hold(number, HeldBlock(own, _unpacked(block, buffer.types), 0))
+            device.hold(number, HeldBlock(own, unpacked(block, buffer.types), 0))
 
     def _input(self, number: int, box: Box) -> Block:
         given = self.given[number]
         if not isinstance(given, MappedArray):
-            return _unpacked(given, self.program.buffers[number].types)
+            return unpacked(given, self.program.buffers[number].types)
         return (block_of(given.open(), box),)
 
     # What it passes on
@@ -248,43 +242,11 @@ class _Running:
                 self._have(number, key[2])
                 self.results[key] = self.device.read(number, key[2])
 
-    def report(self, timed: bool) -> Report:
+    def report(self, timed: bool) -> TaskReport:
         """What was moved, and when what was computed."""
-        return Report(_worker(), tuple(self.moved), tuple(self.times) if timed else ())
+        return TaskReport(_worker(), tuple(self.moved), tuple(self.times) if timed else ())
 
 
 @cache
 def _worker() -> str:
     return f"{os.uname().nodename}:{os.getpid()}"
-
-
-def load_block(source: Stored, box: Box) -> Block:
-    """A block of an input, from its file."""
-    return _packed((block_of(source.open(), box),))
-
-
-def cut_block(block: Block, box: Box, pieces: Sequence[Box]) -> Any:
-    """Pieces of a block."""
-    cut = [_packed(tuple(array[within(piece, box)] for array in block)) for piece in pieces]
-    return cut[0] if len(cut) == 1 else tuple(cut)
-
-
-def put_together(box: Box, boxes: Sequence[Box], *pieces: Block) -> Block:
-    """A block of its pieces."""
-    whole = np.empty(shape_of(box), pieces[0][0].dtype)
-    for piece, where in zip(pieces, boxes, strict=True):
-        whole[within(where, box)] = piece[0]
-    return (whole,)
-
-
-def _packed(block: Block) -> Block:
-    """Arrays as Ray shares them without copying: contiguous, and of a type that NumPy knows."""
-    plain = (np.ascontiguousarray(array).reshape(array.shape) for array in block)
-    return tuple(a.view(np.uint16) if a.dtype == BFLOAT16 else a for a in plain)
-
-
-def _unpacked(block: Block, types: Sequence[DType]) -> Block:
-    return tuple(
-        array if array.dtype == dtype else array.view(dtype)
-        for array, dtype in zip(block, types, strict=True)
-    )

@@ -14,30 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.ranks import agree
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import check_space, is_little, needed_space
-from eindecomp.engines.spmd.bound_row import bind_row
+from eindecomp.engines.array_files import check_outputs
+from eindecomp.engines.engine import agree
+from eindecomp.engines.resources import check_space, is_little, needed_space
+from eindecomp.engines.result import Result, RunRecord, Stats
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.job import (
     WatchedRanks,
     arrays_on,
     check_same_plan,
     connect,
+    in_words,
+    named,
     write_outputs,
 )
-from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
     cuts_behind,
     in_segments,
-    loads_of,
 )
-from eindecomp.engines.spmd.step_names import in_words, named
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.write_outputs import check_outputs
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -45,14 +43,13 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
-from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter
+from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.engine import Listener
-    from eindecomp.engines.spmd.rank_memory import BoundStep, Do
-    from eindecomp.layout.boxes import Box
+    from eindecomp.engines.result import Listener
+    from eindecomp.engines.spmd.rank_row import BoundStep, Do
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.overlap import Action
     from eindecomp.tra.program.program import Program
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
     """A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
-_WORKING = (Compute, Generate, ReduceScatter)
 
 
 class SpmdEngine:
@@ -94,8 +90,12 @@ class SpmdEngine:
         checkpoint_at: Sequence[str] | str = (),
         device: str | None = None,
     ) -> None:
-        self.overlap = _yes_or_no("overlap", overlap)
-        self.timeout = _seconds(timeout)
+        given: tuple[Any, Any] = overlap, timeout  # from the command line, of any types
+        if not isinstance(given[0], bool):
+            raise InputError(f"overlap must be true or false, not {overlap!r}")
+        if not isinstance(given[1], int | float) or given[1] is True or not given[1] > 0:
+            raise InputError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        self.overlap, self.timeout = overlap, float(timeout)
         if (checkpoint is None) != (not checkpoint_at):
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
         self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
@@ -106,11 +106,6 @@ class SpmdEngine:
         with self._watch.waiting("the connecting of devices"):
             self.arrays = arrays_on(device, self.transport, self.ranks)
         self.stored = self.arrays.stored
-
-    @property
-    def rank(self) -> int:
-        """Which rank this process is."""
-        return self.transport.rank
 
     @property
     def device_count(self) -> int:
@@ -142,13 +137,12 @@ class SpmdProgram:
         self._arrays = arrays = engine.arrays
         with self._watch.waiting("the comparison of all ranks' memory"):
             self._check_space()
-        self._sources = arrays.sources()
         with self._watch.waiting("the binding of steps"):
             bound = bind_row(program, self.row, arrays, self._load)
         calls = _calls(overlapped(program) if overlap else None, bound)
         self._segments = in_segments(calls, self._cuts)
         self._receiving = _receiving(program)
-        self._tasks = program.devices * sum(isinstance(step, _WORKING) for step in program.steps)
+        self._loads = [step.into for step in program.steps if isinstance(step, Load)]
 
     def _check_space(self) -> None:
         """Refuse, on all ranks, what does not fit with what the other ranks of this host hold."""
@@ -163,15 +157,16 @@ class SpmdProgram:
     def place(self, name: str, given: Any) -> Tensor:
         """Keep this rank's blocks of an input; a tensor that lies otherwise is brought there."""
         wanted = self.program.layouts_of(name)
-        return self._tensor(name, {tiling: self._block(given, tiling) for tiling in wanted})
+        blocks = {tiling: self._block(given, tiling, copy=True) for tiling in wanted}
+        return self._tensor(name, blocks)
 
-    def _block(self, given: Any, wanted: Tiling) -> Array:
-        box = wanted.box(self.program.mesh, self.rank)
-        if not isinstance(given, Tensor):
-            with self._watch.using_disk():  # where it may lie
-                return self._arrays.block(given, box, copy=True)
-        if given.mesh is not self.program.mesh and given.mesh != self.program.mesh:
-            return self._arrays.block(given.numpy(), box, copy=True)
+    def _block(self, given: Any, wanted: Tiling, *, copy: bool) -> Array:
+        """This rank's block of what was given; without `copy` an array may share its memory."""
+        mesh = self.program.mesh
+        if not isinstance(given, Tensor) or (given.mesh is not mesh and given.mesh != mesh):
+            whole = given.numpy() if isinstance(given, Tensor) else given
+            with self._watch.not_stuck():  # where it lies on a disk
+                return self._arrays.block(whole, wanted.box(mesh, self.rank), copy=copy)
         held: RankBlocks = given.held()
         if wanted in held:
             return self._arrays.taken(held[wanted])
@@ -191,19 +186,15 @@ class SpmdProgram:
         arrays.settle()
         return found
 
-    def _load(self, memory: RankMemory, into: int, box: Box) -> None:
-        block = self._loaded(memory, into, box)
+    def _load(self, memory: RankMemory, into: int) -> None:
+        block = self._loaded(memory, into)
         memory.held[into] = (block,)
         memory.grow(block.nbytes)
 
-    def _loaded(self, memory: RankMemory, into: int, box: Box) -> Array:
+    def _loaded(self, memory: RankMemory, into: int) -> Array:
         """This rank's block of an input."""
         buffer = self.program.buffers[into]
-        given = memory.inputs[buffer.tensor]
-        if isinstance(given, Tensor):
-            return self._block(given, buffer.tiling)
-        with self._watch.using_disk():
-            return self._arrays.block(given, box, copy=False)
+        return self._block(memory.inputs[buffer.tensor], buffer.tiling, copy=False)
 
     # Running
 
@@ -219,13 +210,13 @@ class SpmdProgram:
         program = self.program
         placed = sum(placing_bytes(program, name, given) for name, given in inputs.items())
         memory = RankMemory(
+            self._arrays,
             inputs,
             scalars,
             [None] * len(program.buffers),
-            self._sources,
-            donated,
+            [0] * len(program.steps),
             [*scalars.values()],
-            received=[0] * len(program.steps),
+            donated,
         )
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
@@ -258,9 +249,9 @@ class SpmdProgram:
         watch, settle, first = self._watch, self._arrays.settle, 0
         if kept is not None:
             first, wanted = kept.restore(memory)
-            for number, into in loads_of(self.program):
+            for into in self._loads:
                 if into in wanted:
-                    self._load(memory, into, self.row.steps[number].box)
+                    self._load(memory, into)
         for segment, calls in enumerate(self._segments[first:], first):
             for step, do, waits in calls:
                 watch.step, watch.waits = step, waits
@@ -282,10 +273,7 @@ class SpmdProgram:
     def _run_checkpoints(self, memory: RankMemory) -> RunCheckpoints | None:
         if self._checkpoint is None:
             return None
-        loaded = (
-            self._loaded(memory, into, self.row.steps[number].box)
-            for number, into in loads_of(self.program)
-        )
+        loaded = (self._loaded(memory, into) for into in self._loads)
         ways = self._checkpoint, self.program, self._cuts, self.ranks
         return RunCheckpoints(*ways, loaded, memory.values, self._arrays.library)
 
@@ -306,8 +294,7 @@ class SpmdProgram:
         if isinstance(given, Tensor):  # what is made of it outlives it
             return replace(given, name=name)
         whole = Tiling(uncut(self.program.graph[name].shape))
-        box = whole.box(self.program.mesh, self.rank)
-        return self._tensor(name, {whole: self._arrays.block(given, box, copy=True)})
+        return self._tensor(name, {whole: self._block(given, whole, copy=True)})
 
     def _tensor(self, name: str, blocks: RankBlocks) -> Tensor:
         vertex, mesh = self.program.graph[name], self.program.mesh
@@ -341,14 +328,14 @@ class SpmdProgram:
             sum(total),
             dict(zip(names, total, strict=True)),
             peak,
-            self._tasks,
+            program.tasks * program.devices,
             program.devices,
             placed,
         )
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""
-        self._sources = self._arrays.sources()
+        self._arrays.let_go()
 
 
 def _receiving(program: Program) -> list[tuple[int, int]]:
@@ -371,15 +358,3 @@ def _calls(actions: Sequence[Action] | None, bound: Sequence[BoundStep]) -> list
         if not isinstance(action, Begin) and step.end is not None:
             calls.append((action.step, step.end, True))
     return calls
-
-
-def _yes_or_no(name: str, given: object) -> bool:
-    if isinstance(given, bool):
-        return given
-    raise InputError(f"{name} must be true or false, not {given!r}")
-
-
-def _seconds(given: object) -> float:
-    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
-        return float(given)
-    raise InputError(f"timeout is a number of seconds above 0, not {given!r}")

@@ -1,105 +1,226 @@
-"""What one rank sends and receives in a step, and in which memory.
+"""What one rank sends and receives in a step, in which memory, and by what.
 
 Blocks that lie in one piece are sent from and received into the tiles themselves; others go
-through memory of their own, or are read where they lie by ranks of the same machine. What a rank
-has of its own stays on it.
+through memory of their own. What a rank has of its own stays on it. A `Transport` moves flat
+arrays, never objects; a kernel library makes, computes and copies them, and what else a rank has to
+know of its tiles is in `RankArrays`: how they lie, how they travel, when a device has done with
+them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-
-from eindecomp.engines.spmd.host_arrays import MemoryFile, file_of, mapped, shared_array
-from eindecomp.engines.spmd.protocols import PeerSpans
 from eindecomp.layout.boxes import shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
-    from eindecomp.engines.spmd.protocols import Pending, RankArrays, Span
+    import numpy as np
+
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import Exchange
 
-    Array = Any
+    Counts = np.ndarray[Any, Any]
     Where = tuple[slice, ...]
-    Copy = Callable[[Array, Array], None]
+    Copy = Callable[[Any, Any], None]
+
+Array = Any
+"""Of whatever kind is moved and computed."""
+
+FlatSpan = tuple[int, int]
+"""Where in a flat array elements begin, and how many they are."""
+
+
+class PeerSpans(NamedTuple):
+    """A flat array, and which part of it goes to each other rank or comes from it."""
+
+    array: Array
+    spans: Mapping[int, FlatSpan]
+
+    def parts(self) -> list[tuple[int, Array]]:
+        """The ranks, each with its part."""
+        return [(rank, self.array[at : at + count]) for rank, (at, count) in self.spans.items()]
+
+
+class Pending(Protocol):
+    """Communication that was started."""
+
+    def wait(self) -> None:
+        """Return when it is done: what was sent may be changed, what was asked for is there."""
+        ...
+
+
+class Carrier(Protocol):
+    """What moves arrays of one kind from rank to rank."""
+
+    def exchange(
+        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
+    ) -> Pending:
+        """Elements to other ranks and from them; nothing else is under way with this tag.
+
+        If all ranks of a `group` exchange among each other in this step, that is it. All ranks
+        begin their exchanges in the order of the program.
+        """
+        ...
+
+
+class Transport(Carrier, Protocol):
+    """This process among the ranks of its job, whose arrays in the host's memory it moves."""
+
+    name: str
+    """What it is called: `mpi` or `torch`."""
+    rank: int
+    """Which rank this process is."""
+    size: int
+    """How many ranks there are."""
+
+    def gather_bytes(self, own: bytes) -> list[bytes]:
+        """What every rank has to say, by rank."""
+        ...
+
+    def gather_counts(self, own: Counts) -> Counts:
+        """The integers of every rank, as many of each: a row for each rank."""
+        ...
+
+    def post(self, state: bytes) -> None:
+        """Tell the ranks that watch this one how it is; called by the watching thread only."""
+        ...
+
+    def heard(self) -> dict[int, bytes]:
+        """What ranks have told since this was asked last; called by the watching thread only."""
+        ...
+
+    def lost(self) -> list[int]:
+        """The ranks that are known to be gone."""
+        ...
+
+    def abort(self) -> None:
+        """End the whole job at once, this process too."""
+        ...
+
+
+class RankArrays(Protocol):
+    """One kind of array, on one rank."""
+
+    kind: str
+    """What ranks have to agree on."""
+    library: KernelLibrary
+    """What computes them."""
+    carrier: Carrier
+    """What moves them from rank to rank."""
+
+    def stored(self, given: Any, vertex: Vertex) -> Any:
+        """What was given for an input, checked, and left where it is."""
+        ...
+
+    def block(self, given: Any, box: Box, *, copy: bool) -> Array:
+        """A block of what was given, in one piece; without `copy` it may share its memory."""
+        ...
+
+    def taken(self, block: Array) -> Array:
+        """A block of a tensor, which may have been made of arrays of another kind."""
+        ...
+
+    def is_in_one_piece(self, array: Array) -> bool:
+        """Whether an array lies row by row, without gaps."""
+        ...
+
+    def flat(self, count: int, like: Array) -> Array:
+        """A new flat array of another's type, with anything in it."""
+        ...
+
+    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> Array:
+        """An array with anything in it, which other ranks can read where it is if `is_shared`."""
+        ...
+
+    def give(self, array: Array) -> None:
+        """Take an array that nobody reads any more; it may be made another of."""
+        ...
+
+    def let_go(self) -> None:
+        """Keep no array any longer that was given."""
+        ...
+
+    def neighbours(self) -> Mapping[int, int]:
+        """The processes of the ranks that can read this rank's shared arrays where they are."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for the device to have done all that it was told to."""
+        ...
+
+
+# Blocks of arrays
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class PeerBlocks:
     """Blocks of an array: one for each peer, to which it goes or from which it comes."""
 
-    where: tuple[Where, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    counts: tuple[int, ...]
-    """Elements of each; nothing moves where there are none."""
-    apart: tuple[Span, ...]
+    apart: Mapping[int, FlatSpan]
     """Where they are in memory of their own, one after another."""
     size: int
     """The elements of that memory."""
-    in_place: tuple[Span, ...] | None
+    in_place: Mapping[int, FlatSpan] | None
     """Where they are in an array in one piece; None if some do not lie in one piece there."""
+    where: Mapping[FlatSpan, tuple[Where, tuple[int, ...]]]
+    """For each span of that memory the place in the array, and the shape."""
 
-    def spans(self, array: Array, arrays: RankArrays) -> tuple[Span, ...] | None:
+    def spans(self, array: Array, arrays: RankArrays) -> Mapping[int, FlatSpan] | None:
         """Where in the flat array they are; None if some do not lie in one piece."""
         return self.in_place if arrays.is_in_one_piece(array) else None
 
     def copy(self, array: Array, flat: Array, copy: Copy, *, into_flat: bool) -> None:
         """Copy the blocks of an array to memory of their own, or back."""
-        by_span = dict(zip(self.apart, zip(self.where, self.shapes, strict=True), strict=True))
-        for (start, count), (where, shape) in by_span.items():
-            if count:
-                own, other = array[where], flat[start : start + count].reshape(shape)
-                copy(*((other, own) if into_flat else (own, other)))
+        for (start, count), (where, shape) in self.where.items():
+            own, other = array[where], flat[start : start + count].reshape(shape)
+            copy(*((other, own) if into_flat else (own, other)))
 
 
-def blocks_of(boxes: Sequence[Box | None], held: Box) -> Blocks:
-    """The places of boxes in an array that holds `held`."""
-    known = [None if box is None or not volume(box) else box for box in boxes]
-    where = tuple(() if box is None else within(box, held) for box in known)
-    counts = tuple(0 if box is None else volume(box) for box in known)
+def blocks_of(boxes: Mapping[int, Box], held: Box) -> PeerBlocks:
+    """The places of peers' boxes in an array that holds `held`; nothing moves of empty ones."""
+    sizes = {box: volume(box) for box in boxes.values() if volume(box)}
     # What several peers get, as in an all-gather, is put in one place.
-    each = dict(zip(known, counts, strict=True))
-    starts = dict(zip(each, accumulate(each.values(), initial=0), strict=False))
-    return Blocks(
-        where,
-        tuple(() if box is None else shape_of(box) for box in known),
-        counts,
-        tuple((starts[box], count) for box, count in zip(known, counts, strict=True)),
-        sum(each.values()),
-        _in_place(shape_of(held), where, counts),
+    starts = accumulate(sizes.values(), initial=0)
+    spans = {box: (start, sizes[box]) for box, start in zip(sizes, starts, strict=False)}
+    peers = {peer: box for peer, box in boxes.items() if box in spans}
+    begins = {box: _begin(box, held) for box in sizes}
+    in_place: dict[int, FlatSpan] = {}
+    for peer, box in peers.items():
+        if (begin := begins[box]) is not None:
+            in_place[peer] = begin, sizes[box]
+    return PeerBlocks(
+        {peer: spans[box] for peer, box in peers.items()},
+        sum(sizes.values()),
+        None if None in begins.values() else in_place,
+        {spans[box]: (within(box, held), shape_of(box)) for box in sizes},
     )
 
 
-def _in_place(
-    shape: tuple[int, ...], where: Sequence[Where], counts: Sequence[int]
-) -> tuple[Span, ...] | None:
-    found: list[Span] = []
-    for each, count in zip(where, counts, strict=True):
-        start, is_inner_whole = 0, True
-        for k in reversed(range(len(shape) if count else 0)):
-            length = each[k].stop - each[k].start
-            if length > 1 and not is_inner_whole:
-                return None
-            is_inner_whole = is_inner_whole and length == shape[k]
-            start += each[k].start * prod(shape[k + 1 :])
-        found.append((start, count))
-    return tuple(found)
+def _begin(box: Box, held: Box) -> int | None:
+    """The first element of a box in a flat array that holds `held`; None if it has gaps there."""
+    begin, is_inner_whole, stride = 0, True, 1
+    for (low, high), (start, stop) in zip(reversed(box), reversed(held), strict=True):
+        if high - low > 1 and not is_inner_whole:
+            return None
+        is_inner_whole = is_inner_whole and high - low == stop - start
+        begin += (low - start) * stride
+        stride *= stop - start
+    return begin
 
 
 @dataclass(frozen=True, slots=True)
 class BlockExchange:
     """Blocks to peers and from them, which travel at once."""
 
-    peers: tuple[int, ...]
-    out: Blocks
-    into: Blocks
+    out: PeerBlocks
+    into: PeerBlocks
     kept: tuple[tuple[Where, Where], ...]
     """What the rank has already: where in its source, and where in its target."""
     tag: int
@@ -117,27 +238,24 @@ class BlockExchange:
         if into_spans is None:
             into_spans, coming = self.into.apart, arrays.flat(self.into.size, target)
         pending = None
-        if self.peers or self.group:
-            sends = PeerSpans(going.reshape(-1), dict(zip(self.peers, out_spans, strict=True)))
-            receives = PeerSpans(coming.reshape(-1), dict(zip(self.peers, into_spans, strict=True)))
+        if out_spans or into_spans or self.group:
+            sends = PeerSpans(going.reshape(-1), out_spans)
+            receives = PeerSpans(coming.reshape(-1), into_spans)
             pending = arrays.carrier.exchange(sends, receives, self.tag, self.group)
         for here, there in self.kept:
             copy(target[there], source[here])
         staged = None if coming is target else (self.into, target, coming, copy)
-        return Started(pending, sum(self.into.counts) * target.itemsize, staged)
+        received = sum([count for _, count in into_spans.values()]) * target.itemsize
+        return Started(pending, received, staged)
 
 
 def exchange_of(
     moved: Exchange, held: Box, wanted: Box, tag: int, group: tuple[int, ...] = ()
 ) -> BlockExchange:
     """What a rank that holds a box and wants another sends and receives."""
-    sends = {transfer.peer: transfer.box for transfer in moved.sends}
-    receives = {transfer.peer: transfer.box for transfer in moved.receives}
-    peers = tuple(sorted({*sends, *receives}))
     return BlockExchange(
-        peers,
-        blocks_of([sends.get(peer) for peer in peers], held),
-        blocks_of([receives.get(peer) for peer in peers], wanted),
+        blocks_of({transfer.peer: transfer.box for transfer in moved.sends}, held),
+        blocks_of({transfer.peer: transfer.box for transfer in moved.receives}, wanted),
         tuple((within(each.box, held), within(each.box, wanted)) for each in moved.kept),
         tag,
         group,
@@ -149,9 +267,9 @@ class Started:
     """Communication that is under way."""
 
     pending: Pending | None
-    coming: int
+    received: int
     """Bytes that come from others."""
-    staged: tuple[Blocks, Array, Array, Copy] | None
+    staged: tuple[PeerBlocks, Array, Array, Copy] | None
     """What came into memory of its own, and where it belongs."""
 
     def finish(self) -> int:
@@ -161,94 +279,4 @@ class Started:
         if self.staged is not None:
             blocks, target, flat, copy = self.staged
             blocks.copy(target, flat, copy, into_flat=False)
-        return self.coming
-
-
-# Blocks that are read where they lie
-
-
-@dataclass(frozen=True, slots=True)
-class MappedBlock:
-    """A block of a peer's array, and where it belongs in this rank's."""
-
-    peer: int
-    process: int
-    shape: tuple[int, ...]
-    """That of the peer's array."""
-    wanted: Where
-    """Where in it the block is."""
-    place: Where
-    """Where in this rank's array it belongs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappedExchange:
-    """An exchange by which ranks of one machine read what they want of each other.
-
-    They tell each other in which memory files their arrays are, read, and wait until those who read
-    of them have done so.
-    """
-
-    reads: tuple[MappedBlock, ...]
-    readers: tuple[int, ...]
-    """The ranks that read of this one."""
-    kept: tuple[tuple[Where, Where], ...]
-    tag: int
-    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
-    """Of each peer the array that was mapped last, and the serial number of its file."""
-
-    def start(self, arrays: RankArrays, source: Array, target: Array) -> MappedReads:
-        """Tell the others where the source is."""
-        copy = arrays.library.copy
-        file = file_of(source) if arrays.is_in_one_piece(source) else None
-        shared = source
-        if file is None:  # it was made elsewhere, as from a checkpoint
-            shared = shared_array(source.shape, source.dtype)
-            copy(shared, source)
-            file = file_of(shared)
-        files = np.zeros((len(self.reads), 2), np.int64)
-        pending = self.tell(arrays, np.array(file), files)
-        for here, there in self.kept:
-            copy(target[there], source[here])
-        return MappedReads(self, arrays, pending, files, target, shared)
-
-    def tell(self, arrays: RankArrays, own: Array, told: Array, *, back: bool = False) -> Pending:
-        """Tell readers some numbers; a row comes from each who is read of. Or `back` to those."""
-        read_of, size = [each.peer for each in self.reads], len(own)
-        to, of = (read_of, self.readers) if back else (self.readers, read_of)
-        sends = PeerSpans(own, dict.fromkeys(to, (0, size)))
-        spans = {peer: (size * k, size) for k, peer in enumerate(of)}
-        return arrays.carrier.exchange(sends, PeerSpans(told.reshape(-1), spans), self.tag)
-
-    def theirs(self, read: MappedBlock, file: MemoryFile, dtype: DType) -> Array:
-        """The array of a peer."""
-        serial, array = self.maps.get(read.peer, (0, None))
-        if array is None or serial != file.serial:
-            array = mapped(read.process, file, read.shape, dtype)
-            self.maps[read.peer] = file.serial, array
-        return array
-
-
-@dataclass(frozen=True, slots=True)
-class MappedReads:
-    """Reading that can begin when peers have told where their arrays are."""
-
-    exchange: MappedExchange
-    arrays: RankArrays
-    pending: Pending
-    files: Array
-    target: Array
-    source: Array
-    """Held until all have read it."""
-
-    def finish(self) -> int:
-        """Read, and wait for those who read of this rank; the bytes that were read."""
-        self.pending.wait()
-        came = 0
-        for each, told in zip(self.exchange.reads, self.files, strict=True):
-            theirs = self.exchange.theirs(each, MemoryFile(*told.tolist()), self.target.dtype)
-            self.arrays.library.copy(self.target[each.place], theirs[each.wanted])
-            came += theirs[each.wanted].nbytes
-        done = np.zeros((len(self.exchange.readers), 1), np.uint8)
-        self.exchange.tell(self.arrays, np.zeros(1, np.uint8), done, back=True).wait()
-        return came
+        return self.received

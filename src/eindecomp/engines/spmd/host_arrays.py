@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+from dataclasses import dataclass, field
 from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,8 @@ from weakref import finalize
 
 import numpy as np
 
-from eindecomp.engines.spare import Spare
+from eindecomp.engines.resources import Spare
+from eindecomp.engines.spmd.exchange import PeerSpans
 from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
 from eindecomp.kernels.library import library_of
@@ -27,7 +29,8 @@ from eindecomp.kernels.tile_arrays import address
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.protocols import Transport
+    from eindecomp.engines.spmd.exchange import Carrier, Pending, RankArrays, Transport, Where
+    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
     from eindecomp.layout.boxes import Box
 
@@ -41,8 +44,10 @@ class HostArrays:
     stored = staticmethod(to_stored)
 
     def __init__(self, transport: Transport) -> None:
-        self.library = library_of("numpy")
-        self.carrier = transport
+        self.library: KernelLibrary = library_of("numpy")
+        self.carrier: Carrier = transport
+        self._transport = transport
+        self.let_go()
 
     def block(self, given: Any, box: Box, *, copy: bool) -> Array:
         """A block of what was given; one of an array is that itself if it lies in one piece."""
@@ -66,15 +71,24 @@ class HostArrays:
         """A new flat array of another's type, with anything in it."""
         return np.empty(count, like.dtype)
 
-    def sources(self) -> tuple[Spare, Spare]:
-        """Large arrays are used again, those in memory files too."""
-        return Spare(), SharedSpare()
+    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> Array:
+        """An array with anything in it, made of one that was given if there is one like it."""
+        return self._spare[is_shared].make(shape, dtype)
+
+    def give(self, array: Array) -> None:
+        """Keep a large array for the next one like it."""
+        for spare in self._spare:
+            spare.give(array)  # each knows its own
+
+    def let_go(self) -> None:
+        """Keep no array any longer."""
+        self._spare = Spare(), SharedSpare()
 
     def neighbours(self) -> dict[int, int]:
         """The ranks of this machine, if the system lets them map each other's memory files."""
-        name = self.carrier.name
+        name = self._transport.name
         if name not in _NEIGHBOURS:
-            _NEIGHBOURS[name] = _find_neighbours(self.carrier)
+            _NEIGHBOURS[name] = _find_neighbours(self._transport)
         return _NEIGHBOURS[name]
 
     def settle(self) -> None:
@@ -147,6 +161,7 @@ class SharedSpare(Spare):
 # Who can map whose files
 
 _NEIGHBOURS: dict[str, dict[int, int]] = {}
+_MARK = 0x45696E446563
 
 
 def _find_neighbours(transport: Transport) -> dict[int, int]:
@@ -155,7 +170,7 @@ def _find_neighbours(transport: Transport) -> dict[int, int]:
     probe = shared_array((1,), np.dtype(np.int64)) if hasattr(os, "memfd_create") else None
     file = None if probe is None else file_of(probe)
     if probe is not None:
-        probe[0] = _mark(rank)
+        probe[0] = _MARK + rank
     own = f"{os.getpid()} {-1 if file is None else file.descriptor} {host}"
     told = [text.decode().split(" ", 2) for text in transport.gather_bytes(own.encode())]
     here = {other: int(each[0]) for other, each in enumerate(told) if each[2] == host}
@@ -172,8 +187,94 @@ def _can_map(process: int, descriptor: int, rank: int) -> bool:
         found = mapped(process, MemoryFile(descriptor, 0), (1,), np.dtype(np.int64))
     except OSError:
         return False
-    return int(found[0]) == _mark(rank)
+    return int(found[0]) == _MARK + rank
 
 
-def _mark(rank: int) -> int:
-    return 0x45696E446563 + rank
+# Blocks that are read where they lie
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBlock:
+    """A block of a peer's array, and where it belongs in this rank's."""
+
+    peer: int
+    process: int
+    shape: tuple[int, ...]
+    """That of the peer's array."""
+    wanted: Where
+    """Where in it the block is."""
+    place: Where
+    """Where in this rank's array it belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedExchange:
+    """An exchange by which ranks of one machine read what they want of each other.
+
+    They tell each other in which memory files their arrays are, read, and wait until those who read
+    of them have done so.
+    """
+
+    reads: tuple[MappedBlock, ...]
+    readers: tuple[int, ...]
+    """The ranks that read of this one."""
+    kept: tuple[tuple[Where, Where], ...]
+    tag: int
+    maps: dict[int, tuple[int, Array]] = field(default_factory=dict[int, "tuple[int, Array]"])
+    """Of each peer the array that was mapped last, and the serial number of its file."""
+
+    def start(self, arrays: RankArrays, source: Array, target: Array) -> MappedReads:
+        """Tell the others where the source is."""
+        copy = arrays.library.copy
+        file = file_of(source) if arrays.is_in_one_piece(source) else None
+        shared = source
+        if file is None:  # it was made elsewhere, as from a checkpoint
+            shared = shared_array(source.shape, source.dtype)
+            copy(shared, source)
+            file = file_of(shared)
+        files = np.zeros((len(self.reads), 2), np.int64)
+        pending = self.tell(arrays, np.array(file), files)
+        for here, there in self.kept:
+            copy(target[there], source[here])
+        return MappedReads(self, arrays, pending, files, target, shared)
+
+    def tell(self, arrays: RankArrays, own: Array, told: Array, *, back: bool = False) -> Pending:
+        """Tell readers some numbers; a row comes from each who is read of. Or `back` to those."""
+        read_of, size = [each.peer for each in self.reads], len(own)
+        to, of = (read_of, self.readers) if back else (self.readers, read_of)
+        sends = PeerSpans(own, dict.fromkeys(to, (0, size)))
+        spans = {peer: (size * k, size) for k, peer in enumerate(of)}
+        return arrays.carrier.exchange(sends, PeerSpans(told.reshape(-1), spans), self.tag)
+
+    def theirs(self, read: MappedBlock, file: MemoryFile, dtype: DType) -> Array:
+        """The array of a peer."""
+        serial, array = self.maps.get(read.peer, (0, None))
+        if array is None or serial != file.serial:
+            array = mapped(read.process, file, read.shape, dtype)
+            self.maps[read.peer] = file.serial, array
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class MappedReads:
+    """Reading that can begin when peers have told where their arrays are."""
+
+    exchange: MappedExchange
+    arrays: RankArrays
+    pending: Pending
+    files: Array
+    target: Array
+    source: Array
+    """Held until all have read it."""
+
+    def finish(self) -> int:
+        """Read, and wait for those who read of this rank; the bytes that were read."""
+        self.pending.wait()
+        came = 0
+        for each, told in zip(self.exchange.reads, self.files, strict=True):
+            theirs = self.exchange.theirs(each, MemoryFile(*told.tolist()), self.target.dtype)
+            self.arrays.library.copy(self.target[each.place], theirs[each.wanted])
+            came += theirs[each.wanted].nbytes
+        done = np.zeros((len(self.exchange.readers), 1), np.uint8)
+        self.exchange.tell(self.arrays, np.zeros(1, np.uint8), done, back=True).wait()
+        return came

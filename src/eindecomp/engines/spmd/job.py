@@ -7,16 +7,25 @@ waits for another rank is watched there, too.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.engines.ranks import agree, at_first, common_token, writers
-from eindecomp.engines.spmd.watch import watch_of
+from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
+from eindecomp.engines.engine import Ranks, agree, at_first, common_token
+from eindecomp.engines.spmd.watch import NOWHERE, watch_of
 from eindecomp.engines.tensor import as_numpy
-from eindecomp.engines.whole_folder import beside, put_in_place, remove
-from eindecomp.engines.write_outputs import can_write_at_once, create_file, write_block
-from eindecomp.errors import InputError, needing_extras, not_installed
+from eindecomp.engines.whole_files import beside, put_in_place, remove
+from eindecomp.errors import (
+    EinDecompError,
+    InputError,
+    RunError,
+    needing_extras,
+    not_installed,
+)
+from eindecomp.layout.boxes import show_box, volume
+from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +34,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.protocols import RankArrays, Transport
+    from eindecomp.engines.spmd.exchange import RankArrays, Transport
     from eindecomp.engines.spmd.watch import Watch
     from eindecomp.engines.tensor import Tensor
     from eindecomp.layout.boxes import Box
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.tiling import Tiling
+    from eindecomp.tra.program.device_row import DeviceRow
     from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
@@ -61,7 +72,7 @@ def _connect(name: str) -> Transport:
 
         return MpiTransport()
     with needing_extras():
-        from eindecomp.engines.spmd.torch_transport import TorchTransport
+        from eindecomp.engines.spmd.torch_ranks import TorchTransport
 
     return TorchTransport()
 
@@ -92,44 +103,26 @@ def arrays_on(device: object, transport: Transport, ranks: Ranks) -> RankArrays:
         from eindecomp.engines.spmd.host_arrays import HostArrays
 
         return HostArrays(transport)
-    from eindecomp.engines.spmd.torch_arrays import torch_arrays
+    from eindecomp.engines.spmd.torch_ranks import torch_arrays
 
     return torch_arrays(device, transport, ranks)
 
 
-class WatchedRanks:
-    """What ranks do together outside of runs."""
+class WatchedRanks(Ranks):
+    """The ranks of a job, which do something together outside of runs."""
 
     def __init__(self, transport: Transport, watch: Watch) -> None:
+        super().__init__(transport.rank, transport.size)
         self._transport, self._watch = transport, watch
-
-    @property
-    def rank(self) -> int:
-        """Which rank this process is."""
-        return self._transport.rank
-
-    @property
-    def size(self) -> int:
-        """How many ranks there are."""
-        return self._transport.size
-
-    def share_bytes(self, own: bytes | None) -> bytes:
-        """What rank 0 has to say."""
-        with self._watch.waiting("what rank 0 shares with all"):
-            return self._transport.gather_bytes(own or b"")[0]
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
         """What every rank has to say, by rank."""
         with self._watch.waiting("what all ranks have to say"):
             return self._transport.gather_bytes(own)
 
-    def using_disk(self) -> AbstractContextManager[None]:
-        """While this rank reads or writes files."""
-        return self._watch.using_disk()
-
-    def waiting_for_input(self) -> AbstractContextManager[None]:
-        """While this rank waits for somebody to type, which takes as long as a disk may."""
-        return self._watch.using_disk()
+    def not_stuck(self) -> AbstractContextManager[None]:
+        """While this rank computes nothing, and is not to be taken for stuck."""
+        return self._watch.not_stuck()
 
     def own_block(self, tensor: Tensor) -> tuple[Box, Array] | None:
         """This rank's block, if it is the first rank that has it."""
@@ -141,17 +134,38 @@ class WatchedRanks:
         return box, as_numpy(held[tiling])
 
 
+@lru_cache(maxsize=1 << 12)
+def writers(mesh: Mesh, tiling: Tiling) -> dict[Box, int]:
+    """The blocks of a layout, and for each the first device that has it."""
+    first: dict[Box, int] = {}
+    for device in range(mesh.devices):
+        box = tiling.box(mesh, device)
+        if volume(box):
+            first.setdefault(box, device)
+    return first
+
+
 # Agreeing
 
 
 def check_same_plan(program: Program, transport: Transport, options: str = "") -> None:
     """Refuse a plan for another number of devices, and one that differs from rank to rank."""
-    texts = [str(program.graph), repr((program.mesh, program.buffers, program.steps)), options]
-    digests = [sha256(text.encode()).digest() for text in texts]
-    own = program.devices.to_bytes(8, "little") + b"".join(digests)
-    told = transport.gather_bytes(own)
-    devices = [int.from_bytes(each[:8], "little") for each in told]
-    _refuse(devices, transport, "a plan for another number of devices")
+    facts = {
+        "a plan for another number of devices": program.devices,
+        "another graph": str(program.graph),
+        "another plan": (program.mesh, program.buffers, program.steps),
+        "other options": options,
+    }
+    digests = [sha256(repr(fact).encode()).digest() for fact in facts.values()]
+    told = transport.gather_bytes(b"".join(digests))
+    for what, start in zip(facts, range(0, len(told[0]), 32), strict=True):
+        own = [each[start : start + 32] for each in told]
+        other = next((rank for rank, each in enumerate(own) if each != own[0]), None)
+        if other is not None:
+            raise InputError(
+                f"rank {other} was given {what} than rank 0 (this is rank {transport.rank}): plan "
+                "on one rank and give its plan to all, as eindecomp run does"
+            )
     if program.devices != transport.size:
         started = f"{transport.size} rank{'s' if transport.size > 1 else ''}"
         how = f"{_LAUNCHERS[transport.name]} {program.devices}"
@@ -159,20 +173,9 @@ def check_same_plan(program: Program, transport: Transport, options: str = "") -
             f"the plan is for {program.devices} devices, the job has {started}: start it with "
             f"{how}, or plan for {transport.size}"
         )
-    for k, what in enumerate(("another graph", "another plan", "other options")):
-        _refuse([each[8 + 32 * k : 40 + 32 * k] for each in told], transport, what)
 
 
 _LAUNCHERS = {"mpi": "mpirun -n", "torch": "torchrun --nproc-per-node"}
-
-
-def _refuse(told: list[int] | list[bytes], transport: Transport, what: str) -> None:
-    other = next((rank for rank, each in enumerate(told) if each != told[0]), None)
-    if other is not None:
-        raise InputError(
-            f"rank {other} was given {what} than rank 0 (this is rank {transport.rank}): plan on "
-            "one rank and give its plan to all, as eindecomp run does"
-        )
 
 
 # Writing outputs
@@ -208,3 +211,38 @@ def _write(ranks: Ranks, tensor: Tensor, part: Path, kind: str) -> None:
         return
     for turn in range(ranks.size):  # tiles that share a chunk are written one after another
         agree(ranks, write if turn == ranks.rank else lambda: None)
+
+
+# Naming steps
+
+
+def in_words(program: Program, step: int) -> str:
+    """A step as messages name it."""
+    if not 0 <= step < len(program.steps):
+        return "counting what all ranks took"
+    each = program.steps[step]
+    what = kind_of(each)
+    match each:
+        case Compute() | ReduceScatter() | AllGather():
+            return f"{what} of {program.graph[each.vertex]}"
+        case Move():
+            source = program.buffers[each.source].tensor
+            return f"{each.pattern} of {source} for {program.graph[each.vertex]}"
+        case _:
+            buffer = each.buffer if isinstance(each, Free) else each.into
+            return f"{what} of {program.buffers[buffer].tensor}"
+
+
+def named(
+    error: BaseException, step: int, program: Program, row: DeviceRow, transport: Transport
+) -> BaseException:
+    """What went wrong in a step, with its vertex, tile and rank."""
+    if step == NOWHERE or isinstance(error, RunError):
+        return error
+    ours = isinstance(error, EinDecompError)
+    why = str(error) if ours else f"{type(error).__name__}: {error}"
+    tile = f", tile {show_box(row.steps[step].box)}" if step < len(row.steps) else ""
+    gone = [] if ours else transport.lost()
+    if gone:
+        why += f"; rank {', '.join(map(str, gone))} is gone"
+    return RunError(f"{in_words(program, step)}{tile} on rank {row.device}, step {step}: {why}")

@@ -13,7 +13,7 @@ from eindecomp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eindecomp.engines.spmd.protocols import PeerSpans
+    from eindecomp.engines.spmd.exchange import PeerSpans
 
     Array = np.ndarray[Any, Any]
 
@@ -39,19 +39,10 @@ class MpiTransport:
         if not MPI.Is_initialized() or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise InputError("engine 'spmd' needs an MPI that several threads may call")
         self._world = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self._world.rank, self._world.size
         self._watchers = MPI.COMM_WORLD.Dup()
         self._groups: dict[tuple[int, ...], MPI.Intracomm] = {}
         self._posted: dict[int, MPI.Request] = {}
-
-    @property
-    def rank(self) -> int:
-        """Which rank this process is."""
-        return self._world.rank
-
-    @property
-    def size(self) -> int:
-        """How many ranks there are."""
-        return self._world.size
 
     def exchange(
         self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
@@ -73,12 +64,11 @@ class MpiTransport:
         """What every rank has to say, by rank."""
         sizes = np.zeros(self.size, np.int64)
         _wait_idly(self._world.Iallgather(np.array([len(own)]), sizes))
-        into = np.empty(int(sizes.sum()), np.uint8)
+        starts, into = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
         self._world.Allgatherv(
-            np.frombuffer(own, np.uint8), [into, sizes.tolist(), _starts(sizes.tolist()), MPI.BYTE]
+            np.frombuffer(own, np.uint8), [into, sizes.tolist(), starts.tolist(), MPI.BYTE]
         )
-        ends = np.cumsum(sizes)
-        return [bytes(into[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+        return [bytes(into[start : start + n]) for start, n in zip(starts, sizes, strict=True)]
 
     def gather_counts(self, own: Array) -> Array:
         """The integers of every rank."""
@@ -133,15 +123,6 @@ def _wait_idly(request: MPI.Request) -> None:
     while not request.Test():
         sleep(pause)
         pause = min(2 * pause, 1e-2)
-
-
-def _starts(counts: Sequence[int]) -> list[int]:
-    found: list[int] = []
-    start = 0
-    for count in counts:
-        found.append(start)
-        start += count
-    return found
 
 
 def _bits(array: Array) -> tuple[Array, MPI.Datatype]:

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.ranks import agree
+from eindecomp.engines.engine import agree
 from eindecomp.engines.safetensors_file import map_file, tensors_of
 from eindecomp.engines.step_folders import StepFolders, step_number
 from eindecomp.engines.tensor import as_numpy
-from eindecomp.engines.whole_folder import remove
+from eindecomp.engines.whole_files import remove
 from eindecomp.errors import InputError, suggest
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.program.steps import AllGather, Compute, Free, Load, ReduceScatter, Role
+from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from eindecomp.engines.ranks import Ranks
-    from eindecomp.engines.spmd.rank_memory import Do, RankMemory
-    from eindecomp.engines.step_folders import Step
+    from eindecomp.engines.engine import Ranks
+    from eindecomp.engines.spmd.rank_row import Do, RankMemory
+    from eindecomp.engines.step_folders import SavedStep
     from eindecomp.kernels.library import KernelLibrary
     from eindecomp.tra.program.program import Program
 
@@ -40,28 +40,18 @@ if TYPE_CHECKING:
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:
     """The steps that complete tensors, in order."""
-    given = names.split(",") if isinstance(names, str) else names
-    known = [vertex for vertex in program.bytes_by_vertex if vertex not in program.inputs]
-    found: set[int] = set()
-    for name in (each.strip() for each in given):
-        steps = [number for number, step in enumerate(program.steps) if _makes(step, name, program)]
-        if not steps:
-            raise InputError(
-                f"checkpoint_at: the planned graph computes no {name!r}{suggest(name, known)}"
-            )
-        found.add(steps[-1])
-    return tuple(sorted(found))
-
-
-def _makes(step: object, name: str, program: Program) -> bool:
-    match step:
-        case Compute() | ReduceScatter():
-            buffer = program.buffers[step.into]
-            return buffer.role is Role.HOME and buffer.tensor == name
-        case AllGather():
-            return program.buffers[step.buffer].tensor == name
-        case _:
-            return False
+    completed: dict[str, int] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Compute | ReduceScatter | AllGather):
+            into = step.buffer if isinstance(step, AllGather) else step.into
+            if (buffer := program.buffers[into]).role is Role.HOME:
+                completed[buffer.tensor] = number
+    given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    for name in given:
+        if name not in completed:
+            near = suggest(name, completed)
+            raise InputError(f"checkpoint_at: the planned graph computes no {name!r}{near}")
+    return tuple(sorted({completed[name] for name in given}))
 
 
 def in_segments(calls: Sequence[Call], cuts: Sequence[int]) -> list[list[Call]]:
@@ -91,7 +81,7 @@ class RunCheckpoints:
         """`loaded` are this rank's blocks of inputs, which the library computes."""
         self.program, self.cuts, self.ranks, self.library = program, cuts, ranks, library
         own = blake2b(digest_size=16)
-        with ranks.using_disk():
+        with ranks.not_stuck():
             for block in loaded:
                 own.update(np.ascontiguousarray(as_numpy(block)).reshape(-1).view(np.uint8).data)
         what = repr((program.mesh, program.buffers, program.steps, list(cuts), list(scalars)))
@@ -140,7 +130,7 @@ class RunCheckpoints:
             return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
         return 0, set()
 
-    def _read(self, step: Step, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
+    def _read(self, step: SavedStep, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
         """What this rank held behind a cut, but for what it was given."""
         path = step.shard(self.ranks.rank)
         if step.manifest.get("run") != self.digest:
@@ -181,8 +171,3 @@ class RunCheckpoints:
         if self.ranks.rank == 0 and self.steps.path.is_dir():
             self.steps.prune()
             remove(self.steps.path)
-
-
-def loads_of(program: Program) -> list[tuple[int, int]]:
-    """The steps that load inputs, and into which buffers."""
-    return [(n, step.into) for n, step in enumerate(program.steps) if isinstance(step, Load)]

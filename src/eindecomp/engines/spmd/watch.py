@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from eindecomp.engines.spmd.protocols import Transport
+    from eindecomp.engines.spmd.exchange import Transport
 
 _TICK = 0.5  # seconds between two messages
 _IDLE = 0.05  # of the time, what a process uses that does nothing but watch
@@ -201,8 +201,8 @@ class Watch:
             self.waits, self.doing = before
 
     @contextmanager
-    def using_disk(self) -> Generator[None]:
-        """Read or write files, for which others wait."""
+    def not_stuck(self) -> Generator[None]:
+        """Do what computes nothing and takes as long as it takes, as files do."""
         self.on_disk = True
         try:
             yield

@@ -12,9 +12,8 @@ from weakref import ref
 
 import numpy as np
 
+from eindecomp.engines.resources import Spare, check_space
 from eindecomp.engines.result import Result, Stats
-from eindecomp.engines.space import check_space
-from eindecomp.engines.spare import Spare
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.schedule import Schedule, schedule
@@ -31,7 +30,7 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, peak_of
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener
+    from eindecomp.engines.result import Listener
     from eindecomp.layout.mesh import Mesh
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.program.program import Program

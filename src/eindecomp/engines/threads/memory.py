@@ -20,7 +20,7 @@ from eindecomp.kernels.cpu.library import check_index
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from eindecomp.engines.spare import Spare
+    from eindecomp.engines.resources import Spare
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.engines.threads.tiled import APART
 from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.work import operations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.estimate import seconds_of
+from eindecomp.engines.resources import seconds_of
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum

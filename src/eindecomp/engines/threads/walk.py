@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.events import (
+from eindecomp.engines.result import (
     BytesMoved,
     KernelCompiled,
     RunStarted,
@@ -31,8 +31,8 @@ from eindecomp.kernels.cpu.products.blas_libraries import GATE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eindecomp.engines.engine import Listener
-    from eindecomp.engines.events import Event as RunEvent
+    from eindecomp.engines.result import Event as RunEvent
+    from eindecomp.engines.result import Listener
     from eindecomp.engines.threads.memory import Memory
     from eindecomp.engines.threads.schedule import Bound, KernelCall, Schedule, Step
     from eindecomp.kernels.cpu.products.blas_libraries import CallMark

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
-from eindecomp.engines.space import available
+from eindecomp.engines.resources import available
 from eindecomp.engines.torch.host_memory import typed
 from eindecomp.errors import RunError
 from eindecomp.kernels.torch.library import TorchLibrary

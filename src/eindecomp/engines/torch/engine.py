@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from eindecomp.engines.executable import BoundProgram
-from eindecomp.engines.record import RunRecord
-from eindecomp.engines.space import bytes_of, check_space, output_space
+from eindecomp.engines.resources import bytes_of, check_space, output_space
+from eindecomp.engines.result import RunRecord
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import attend_by_calls
@@ -49,8 +49,8 @@ from eindecomp.tra.tiles.memory import most_held, surely_made
 from eindecomp.tra.tiles.regions import finish_early, held_by, regions_of, while_there
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Listener, Prepared, Read
-    from eindecomp.engines.result import Result
+    from eindecomp.engines.engine import Prepared, ReadOthers
+    from eindecomp.engines.result import Listener, Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
@@ -226,7 +226,7 @@ class TorchProgram:
         with self.runner.turn(inputs):
             return self._run(inputs, scalars, donated, on_event)
 
-    def go_on(self, state: Mapping[str, Any], read: Read) -> Result | None:
+    def go_on(self, state: Mapping[str, Any], read: ReadOthers) -> Result | None:
         """Run again where the last run was captured, and left what is given up in its place."""
         runner = self.runner
         if not isinstance(runner, Resident) or self._gives_back:

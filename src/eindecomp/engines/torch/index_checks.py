@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from eindecomp.engines.record import naming
+from eindecomp.engines.result import naming
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cpu.library import check_index as check_array

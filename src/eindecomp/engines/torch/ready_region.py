@@ -18,7 +18,7 @@ from torch._inductor import config as inductor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from eindecomp.engines.events import TaskFinished, TaskStarted, TensorFreed
+from eindecomp.engines.result import TaskFinished, TaskStarted, TensorFreed
 from eindecomp.engines.torch.region_code import RegionCode
 from eindecomp.kernels.cache import cache_folder
 from eindecomp.kernels.torch.decoding import overlaps
@@ -29,7 +29,7 @@ from eindecomp.tra.tiles.ops import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.engines.record import RunRecord
+    from eindecomp.engines.result import RunRecord
     from eindecomp.engines.torch.joined import Join
     from eindecomp.engines.torch.region_code import RegionCode
     from eindecomp.kernels.torch.library import TorchLibrary

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.record import naming
+from eindecomp.engines.result import naming
 from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.moves import check_index

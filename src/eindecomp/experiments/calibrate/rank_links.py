@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.spmd.bound_row import bind_row
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
-from eindecomp.engines.spmd.rank_memory import RankMemory
+from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.clock import seconds_each
@@ -36,8 +35,8 @@ from eindecomp.tra.program.steps import Move, ReduceScatter
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from eindecomp.engines.spmd.protocols import Transport
-    from eindecomp.engines.spmd.rank_memory import Do
+    from eindecomp.engines.spmd.exchange import Transport
+    from eindecomp.engines.spmd.rank_row import Do
     from eindecomp.experiments.calibrate.clock import Clock, Way
     from eindecomp.planner.costs.machine import Collective
     from eindecomp.planner.plan import Plan
@@ -182,8 +181,7 @@ class RankLinks:
             bound = bind_row(program, row, arrays, _load_nothing)[number]
         assert bound.end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
-        sources = arrays.sources()
-        memory = RankMemory({}, {}, [None] * len(buffers), sources, received=[0] * steps)
+        memory = RankMemory(arrays, {}, {}, [None] * len(buffers), [0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
         # As the engine makes what is sent all-to-all: where others can read it.
@@ -233,6 +231,6 @@ def _multiply() -> Any:
     return _TILE @ _TILE
 
 
-def _load_nothing(memory: RankMemory, into: int, box: object) -> None:
+def _load_nothing(memory: RankMemory, into: int) -> None:
     """What a step that communicates asks of no input."""
-    del memory, into, box
+    del memory, into

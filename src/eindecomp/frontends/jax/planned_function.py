@@ -62,7 +62,7 @@ class PlannedFunction:
 
     def _tell(self, executable: Any) -> None:
         """Warn where XLA moves more than the plan."""
-        planned, moved = sum(self.planned.values()), count_collectives(executable).all
+        planned, moved = sum(self.planned.values()), count_collectives(executable)
         counted = sum(each.bytes for each in moved)
         if counted <= planned:
             return

@@ -21,9 +21,9 @@ from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.tra.program.make import program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from eindecomp.engines.jax.hlo import Collectives
+    from eindecomp.engines.jax.hlo import Collective
     from eindecomp.layout.cut import Cut
     from eindecomp.planner.plan import Plan
 
@@ -122,11 +122,11 @@ def verify_function(
     return compare(program_of(plan).bytes_by_vertex, count_collectives(compiled))
 
 
-def compare(planned: Mapping[str, int], collectives: Collectives) -> Verification:
+def compare(planned: Mapping[str, int], collectives: Iterable[Collective]) -> Verification:
     """Collectives beside the bytes that are planned for each vertex."""
     counted: Counter[str] = Counter()
     kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for each in collectives.all:
+    for each in collectives:
         name = each.vertex or OTHER
         counted[name] += each.bytes
         kinds[name][each.kind] += each.times

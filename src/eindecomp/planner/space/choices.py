@@ -99,12 +99,6 @@ def unassigned(view: View) -> Assignment:
     return ((),) * len(view.labels)
 
 
-def unused_axes(mesh: Mesh, assignment: Assignment) -> int:
-    """The axes that cut no label, as bits."""
-    used = bits_of(tuple(axis for axes in assignment for axis in axes))
-    return (1 << len(mesh.sizes)) - 1 & ~used
-
-
 def summed_axes(view: View, assignment: Assignment) -> int:
     """The axes that cut a label which is aggregated, as bits."""
     return bits_of(tuple(axis for i in view.aggregated for axis in assignment[i]))

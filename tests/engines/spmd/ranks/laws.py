@@ -15,7 +15,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
-from eindecomp.engines.spmd import rank_memory
+from eindecomp.engines.spmd import rank_row
 from eindecomp.engines.spmd.job import connect
 from eindecomp.models.paper_graphs import ffnn
 
@@ -26,7 +26,7 @@ ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})
 def check(graph: ed.Graph, seed: int = 0) -> None:
     """Compare runs of one graph, planned in several ways."""
     ranks = connect().size
-    rank_memory.SMALL = (0, 1 << 16)[seed // 2 % 2]  # as if blocks were large, on all ranks
+    rank_row.SMALL = (0, 1 << 16)[seed // 2 % 2]  # as if blocks were large, on all ranks
     arrays = arrays_for(graph, seed)
     asked = ASKED[seed % len(ASKED)]
     plan = ed.plan_together(lambda: ed.plan(graph, ranks, **asked))

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import eindecomp as ed
-from eindecomp.engines.events import BytesMoved, TaskFinished
+from eindecomp.engines.result import BytesMoved, TaskFinished
 from eindecomp.engines.spmd.job import connect
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.tra.program.make import program_of

@@ -10,8 +10,8 @@ import torch
 from agreement import agree, arrays_for
 
 import eindecomp as ed
-from eindecomp.engines.spmd.protocols import PeerSpans
-from eindecomp.engines.spmd.torch_transport import as_bytes
+from eindecomp.engines.spmd.exchange import PeerSpans
+from eindecomp.engines.spmd.torch_ranks import as_bytes
 from eindecomp.models.paper_graphs import ffnn
 
 DTYPES = ("bool", "int8", "int16", "bfloat16", "float32", "float64", "complex64", "complex128")

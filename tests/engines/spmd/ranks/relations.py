@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import eindecomp as ed
-from eindecomp.engines.events import TaskStarted
+from eindecomp.engines.result import TaskStarted
 from eindecomp.engines.spmd.job import connect
 
 TEXT = """

@@ -11,11 +11,11 @@ import laws
 import torch
 from torch import distributed
 
-from eindecomp.engines.spmd import torch_arrays
+from eindecomp.engines.spmd import torch_ranks
 from eindecomp.engines.spmd.job import connect
 
 
-class Untagged(torch_arrays.NcclCarrier):
+class Untagged(torch_ranks.NcclCarrier):
     """NCCL's carrier on CPUs."""
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Untagged(torch_arrays.NcclCarrier):
 def main() -> None:
     connect()
     carrier = Untagged()
-    make = torch_arrays.TorchArrays
+    make = torch_ranks.TorchArrays
 
-    def carried(device: torch.device, _: Any) -> torch_arrays.TorchArrays:
+    def carried(device: torch.device, _: Any) -> torch_ranks.TorchArrays:
         return make(device, carrier)
 
-    torch_arrays.TorchArrays = carried
+    torch_ranks.TorchArrays = carried
     laws.main()
 
 

@@ -1,15 +1,22 @@
-"""Refuses what cannot fit in the memory of this machine before anything runs.
+"""What a run takes of this machine: memory, which must be there before it runs, and time.
 
-What can be had is what the machine has free, within the limits of control groups.
+What can be had is what the machine has free, within the limits of control groups. Fresh memory
+costs about as much as filling it, since the system clears it page by page; so whoever runs one plan
+again and again, as training does, keeps what a run drops for the next (`Spare`).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.ops import Fill, Gather
+from eindecomp.graph.work import operations
+from eindecomp.kernels.library import library_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Peak, peak_of, results_on
 from eindecomp.tra.program.steps import Compute
@@ -18,8 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
 
+    Array = np.ndarray[Any, Any]
+
+LARGE = 1 << 20
+"""Bytes from which an array is worth keeping."""
+_PRODUCTS, _LOOPS, _BYTES = 5e10, 2e9, 2e10  # operations and bytes a second of any core, about
 _ROOT = Path("/")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _VERSION_2 = ("memory.max", "memory.current", "inactive_file")
@@ -132,3 +146,66 @@ def _left(group: Path, names: tuple[str, str, str]) -> int | None:
                 left += int(line.split()[1])  # of files, and dropped when memory is needed
         return max(left, 0)
     return None
+
+
+# Memory that is used again
+
+
+class Spare:
+    """Large arrays that nobody reads any more, by shape and type; safe to use from several threads.
+
+    >>> spare, array = Spare(), np.ones((1024, 512), np.float32)
+    >>> spare.give(array)
+    >>> spare.make(array.shape, array.dtype) is array
+    True
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[tuple[int, ...], DType], list[Array]] = {}
+
+    def give(self, array: Array) -> None:
+        """Keep an array that nobody reads any more."""
+        if array.nbytes >= LARGE and self._is_own(array) and array.flags.c_contiguous:
+            self._arrays.setdefault((array.shape, array.dtype), []).append(array)
+
+    def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """An array with anything in it."""
+        if not self._arrays:
+            return self._new(shape, dtype)
+        try:
+            return self._arrays[shape, dtype].pop()
+        except (KeyError, IndexError):
+            return self._new(shape, dtype)
+
+    def _new(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        return np.empty(shape, dtype)
+
+    def _is_own(self, array: Array) -> bool:
+        """Whether an array has memory that nobody else has."""
+        return array.base is None
+
+    @property
+    def nbytes(self) -> int:
+        """How much is kept."""
+        return sum(array.nbytes for kept in self._arrays.values() for array in kept)
+
+
+# Time
+
+
+def seconds_of(graph: Graph, vertex: Vertex) -> float:
+    """About how long one core takes to compute a vertex."""
+    reading = vertex.elements * vertex.dtype.itemsize
+    # Of what rows are looked up in, as many are read as written.
+    skipped = vertex.inputs[:1] if isinstance(vertex.op, Gather) else ()
+    for name in vertex.inputs:
+        if name in skipped:
+            continue
+        source = graph[name]
+        reading += source.elements * source.dtype.itemsize
+    work = operations(graph, vertex)
+    # A loop is slower than memory from a few operations for each byte on; a product later.
+    if isinstance(vertex.op, Fill) or work / _LOOPS < reading / _BYTES:
+        return reading / _BYTES
+    is_product = library_of(np.ndarray).kernel(graph, vertex).is_product
+    return max(reading / _BYTES, work / (_PRODUCTS if is_product else _LOOPS))

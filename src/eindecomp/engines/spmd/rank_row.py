@@ -1,0 +1,401 @@
+"""A rank's row of a program as functions of its memory: everything that can be known is looked up.
+
+Each step becomes a function that does all of it, or, for communication, one that begins it and one
+that ends it. Groups of ranks are asked for in the order of the program, which is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eindecomp.engines.resources import LARGE
+from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of, exchange_of
+from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange
+from eindecomp.engines.tensor import Tensor
+from eindecomp.graph.ops import Fill
+from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.cut import bits_of
+from eindecomp.layout.tiling import group_along
+from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Exchanged,
+    Free,
+    Gathered,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+    Role,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from eindecomp.engines.spmd.exchange import RankArrays, Started
+    from eindecomp.engines.spmd.host_arrays import MappedReads
+    from eindecomp.lang.dtypes import DType
+    from eindecomp.layout.boxes import Box
+    from eindecomp.layout.tiling import Tiling
+    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
+    from eindecomp.tra.program.program import Program
+
+    Array = Any
+    Arrays = tuple[Array, ...]
+    Loader = Callable[["RankMemory", int], None]
+    Communication = BlockExchange | MappedExchange
+    Begun = Sequence[Started | MappedReads]
+
+SMALL = 1 << 16  # bytes of a rank's block that is not worth being read by others where it is
+
+
+class Room(NamedTuple):
+    """What arrays a buffer has."""
+
+    shapes: tuple[tuple[tuple[int, ...], DType], ...]
+    nbytes: int
+    is_shared: bool
+    """Whether other ranks read them where they are."""
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """What a rank holds of each buffer during a run, and what it has under way."""
+
+    kind: RankArrays
+    """What arrays there are, and where they come from."""
+    inputs: Mapping[str, Any]
+    scalars: Mapping[str, Any]
+    held: list[Arrays | None]
+    received: list[int]
+    """By step, how many bytes have come."""
+    values: Sequence[object] = ()
+    """The values of run-time scalars, in the graph's order."""
+    donated: Collection[str] = ()
+    """The inputs whose tensors nobody reads again."""
+    started: dict[int, Begun] = field(default_factory=dict[int, "Begun"])
+    """By step, what is to be waited for."""
+    parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
+    """By step, where partial results of others come to."""
+    bytes_held: int = 0
+    peak: int = 0
+
+    def make(self, buffer: int, room: Room) -> Arrays:
+        """Arrays for a buffer, with anything in them."""
+        make, is_shared = self.kind.make, room.is_shared
+        made = tuple([make(shape, dtype, is_shared) for shape, dtype in room.shapes])
+        self.held[buffer] = made
+        self.grow(room.nbytes)
+        return made
+
+    def grow(self, count: int) -> None:
+        """Note that so many bytes more are held."""
+        self.bytes_held += count
+        self.peak = max(self.peak, self.bytes_held)
+
+    def drop(self, buffer: int, owned: int) -> None:
+        """Let go of a buffer."""
+        arrays = self.held[buffer]
+        self.held[buffer] = None
+        self.bytes_held -= owned
+        if owned >= LARGE and arrays is not None:
+            for array in arrays:
+                self.kind.give(array)
+
+    def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
+        """Let go of a block of an input, and of its memory if it was made here or donated."""
+        given, array = self.inputs[name], self.array(buffer)
+        self.held[buffer] = None
+        if isinstance(given, Tensor):
+            if name not in self.donated:
+                return
+            # Another tensor may have the same block, which then lives on with that.
+            given.data = {of: block for of, block in given.held().items() if of != tiling}
+        self.bytes_held -= array.nbytes
+
+    def array(self, buffer: int) -> Array:
+        """What is held of a tensor."""
+        return self.arrays(buffer)[0]
+
+    def arrays(self, buffer: int) -> Arrays:
+        """What is held of a buffer."""
+        arrays = self.held[buffer]
+        assert arrays is not None  # noqa: S101 - the program frees nothing that is read
+        return arrays
+
+
+Do = Callable[[RankMemory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """What a rank does in a step: `begin`, and for communication what ends it."""
+
+    begin: Do
+    end: Do | None = None
+
+
+def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
+    """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
+    neighbours = arrays.neighbours()
+    shared = _read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
+    binder = _Binder(program, row.device, arrays, load, neighbours, shared)
+    return [binder.bind(number, own) for number, own in enumerate(row.steps)]
+
+
+def _read_in_place(program: Program) -> frozenset[int]:
+    """The buffers that ranks of one machine had better read where they are.
+
+    That is what is sent all-to-all, unless it is given or little.
+    """
+    sources = {
+        step.source
+        for step in program.steps
+        if isinstance(step, Move) and isinstance(step.pattern, Exchanged)
+    }
+    return frozenset(
+        number
+        for number in sources
+        if (buffer := program.buffers[number]).role is not Role.GIVEN
+        and buffer.item * buffer.tiling.elements(program.mesh) > SMALL * program.devices
+    )
+
+
+def _ending(number: int) -> Do:
+    """What waits for the communication of a step, and counts the bytes that came by it."""
+
+    def end(memory: RankMemory) -> None:
+        for started in memory.started.pop(number):
+            memory.received[number] += started.finish()
+
+    return end
+
+
+@dataclass(slots=True)
+class _Binder:
+    program: Program
+    rank: int
+    arrays: RankArrays
+    load: Loader
+    neighbours: Mapping[int, int]
+    """The processes of the ranks whose memory can be read."""
+    shared: frozenset[int]
+    """The buffers that other ranks read where they are."""
+    views: set[int] = field(default_factory=set[int])
+    """The buffers of which the rank has a view of another."""
+
+    def bind(self, number: int, own: DeviceStep) -> BoundStep:
+        """The functions of a step."""
+        step = own.step
+        match step:
+            case Load():
+                load, into = self.load, step.into
+                return BoundStep(lambda memory: load(memory, into))
+            case Generate():
+                return BoundStep(self._generate(step, own))
+            case Compute():
+                return BoundStep(self._compute(step, own))
+            case Move():
+                return self._move(number, step, own)
+            case ReduceScatter():
+                return self._reduce(number, step, own)
+            case AllGather():
+                return self._all_gather(number, step, own)
+            case Free():
+                return BoundStep(self._free(step))
+
+    def _box(self, buffer: int) -> Box:
+        """The rank's block of a buffer."""
+        return self.program.buffers[buffer].box(self.program.mesh, self.rank)
+
+    def _room(self, buffer: int) -> Room:
+        made, shape = self.program.buffers[buffer], shape_of(self._box(buffer))
+        nbytes = made.nbytes(self.program.mesh, self.rank)
+        return Room(tuple((shape, dtype) for dtype in made.types), nbytes, buffer in self.shared)
+
+    # What it does alone
+
+    def _generate(self, step: Generate, own: DeviceStep) -> Do:
+        graph, library = self.program.graph, self.arrays.library
+        op = graph[self.program.buffers[step.into].tensor].op
+        assert isinstance(op, Fill)  # noqa: S101
+        into, room, box = step.into, self._room(step.into), own.box
+
+        def generate(memory: RankMemory) -> None:
+            [out] = memory.make(into, room)
+            library.fill(op, out, box, memory.scalars, graph.scalars)
+
+        return generate
+
+    def _compute(self, step: Compute, own: DeviceStep) -> Do:
+        graph = self.program.graph
+        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
+        reads = [
+            None if read is None or box is None else self._read(read.buffer, box)
+            for read, box in zip(step.reads, own.reads, strict=True)
+        ]
+        into, room, is_partial = step.into, self._room(step.into), step.is_partial
+
+        def compute(memory: RankMemory) -> None:
+            operands = [None if read is None else read(memory) for read in reads]
+            made = memory.make(into, room)
+            if is_partial:
+                kernel.partial(operands, made, memory.values)
+            else:
+                kernel.whole(operands, made[0], memory.values)
+
+        return compute
+
+    def _read(self, buffer: int, box: Box) -> Callable[[RankMemory], Array]:
+        """What gives a block of what the rank holds."""
+        held = self._box(buffer)
+        if box == held:
+            return lambda memory: memory.array(buffer)
+        if not volume(box):
+            of = self.program.buffers[buffer].types[0]
+            nothing = self.arrays.library.empty(shape_of(box), of)
+            return lambda _: nothing
+        where = within(box, held)
+        return lambda memory: memory.array(buffer)[where]
+
+    def _free(self, step: Free) -> Do:
+        number, buffer = step.buffer, self.program.buffers[step.buffer]
+        name, tiling = buffer.tensor, buffer.tiling
+        is_given = buffer.role is Role.GIVEN
+        if is_given and all(vertex.name != name for vertex in self.program.graph.outputs):
+            return lambda memory: memory.give_up(number, name, tiling)
+        is_own = not is_given and number not in self.views  # views belong to what they are of
+        owned = buffer.nbytes(self.program.mesh, self.rank) if is_own else 0
+        return lambda memory: memory.drop(number, owned)
+
+    # What it does with others
+
+    def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
+        source, into, moved = step.source, step.into, own.exchange
+        is_here = is_view(self.program, self.program.buffers[into], self.rank)
+        if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
+            # The rank has all that it wants; others may lack some of it.
+            self.views.add(into)
+            where = within(own.box, self._box(source))
+            exchange = self._exchange(number, step, replace(own, exchange=replace(moved, kept=())))
+
+            def begin(memory: RankMemory) -> None:
+                memory.held[into] = (memory.array(source)[where],)
+                self._start(memory, number, exchange, source, into)
+
+            return BoundStep(begin, _ending(number) if moved.sends else None)
+        exchange, room = self._exchange(number, step, own), self._room(into)
+
+        def make_and_begin(memory: RankMemory) -> None:
+            memory.make(into, room)
+            self._start(memory, number, exchange, source, into)
+
+        return BoundStep(make_and_begin, _ending(number))
+
+    def _start(
+        self, memory: RankMemory, number: int, exchange: Communication, source: int, into: int
+    ) -> None:
+        arrays = memory.array(source), memory.array(into)
+        memory.started[number] = [exchange.start(self.arrays, *arrays)]
+
+    def _exchange(self, number: int, step: Move, own: DeviceStep) -> Communication:
+        """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
+
+        All ranks of the all-to-all find the same answer.
+        """
+        held, wanted, moved = self._box(step.source), own.box, own.exchange
+        source, mesh = self.program.buffers[step.source], self.program.mesh
+        group: tuple[int, ...] = ()
+        if isinstance(step.pattern, Gathered | Exchanged):
+            group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
+        can_read = isinstance(step.pattern, Exchanged) and self.neighbours.keys() >= {*group}
+        if not can_read or step.source not in self.shared:
+            return exchange_of(moved, held, wanted, number, group)
+        reads: list[MappedBlock] = []
+        for peer, box in ((each.peer, each.box) for each in moved.receives):
+            theirs = source.box(mesh, peer)
+            where = within(box, theirs), within(box, wanted)
+            reads.append(MappedBlock(peer, self.neighbours[peer], shape_of(theirs), *where))
+        kept = [(within(each.box, held), within(each.box, wanted)) for each in moved.kept]
+        readers = tuple(each.peer for each in moved.sends)
+        return MappedExchange(tuple(reads), readers, tuple(kept), number)
+
+    def _all_gather(self, number: int, step: AllGather, own: DeviceStep) -> BoundStep:
+        buffer, box = step.buffer, self._box(step.buffer)
+        # The rank's own share is in its place.
+        group = group_along(self.program.mesh, step.axes, self.rank)
+        exchange = exchange_of(replace(own.exchange, kept=()), box, box, number, group)
+
+        def begin(memory: RankMemory) -> None:
+            self._start(memory, number, exchange, buffer, buffer)
+
+        return BoundStep(begin, _ending(number))
+
+    def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
+        """Members exchange blocks of their partial results; each combines those of its own.
+
+        It does so in the order of the plan, so that every run and every engine rounds alike.
+        """
+        partial, home, arrays = step.source, step.into, self.arrays
+        types, room = self.program.buffers[partial].types, self._room(home)
+        exchange, shape = self._parts(number, step, own)
+        combine, finish = self._combine(step, own), _ending(number)
+
+        def begin(memory: RankMemory) -> None:
+            memory.make(home, room)
+            stacks = [arrays.library.empty(shape, of) for of in types]
+            memory.grow(sum([stack.nbytes for stack in stacks]))
+            memory.parts[number] = stacks
+            memory.started[number] = [
+                exchange.start(arrays, array, stack)
+                for array, stack in zip(memory.arrays(partial), stacks, strict=True)
+            ]
+
+        def end(memory: RankMemory) -> None:
+            finish(memory)
+            stacks = memory.parts.pop(number)
+            combine(memory, stacks)
+            memory.bytes_held -= sum([stack.nbytes for stack in stacks])
+
+        return BoundStep(begin, end)
+
+    def _parts(
+        self, number: int, step: ReduceScatter, own: DeviceStep
+    ) -> tuple[BlockExchange, tuple[int, ...]]:
+        """How the partial results of others come, and the shape of the array that they come to.
+
+        They lie there one behind another.
+        """
+        others = [rank for rank in own.members if rank != self.rank]
+        sides = tuple((0, high - low) for low, high in own.box) if volume(own.box) else ()
+        whole: Box = ((0, len(others)), *sides)
+        parts: dict[int, Box] = {rank: ((k, k + 1), *sides) for k, rank in enumerate(others)}
+        sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
+        out = blocks_of(sends, self._box(step.source))
+        into = blocks_of(parts if volume(own.box) else {}, whole)
+        return BlockExchange(out, into, (), number, own.members), shape_of(whole)
+
+    def _combine(
+        self, step: ReduceScatter, own: DeviceStep
+    ) -> Callable[[RankMemory, Sequence[Array]], None]:
+        """What makes the rank's block of the result of its own part and those of others."""
+        if not volume(own.box):
+            return lambda _memory, _stacks: None
+        graph, partial, home = self.program.graph, step.source, step.into
+        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
+        here, there = (within(own.box, self._box(number)) for number in (partial, home))
+        others = [rank for rank in own.members if rank != self.rank]
+        order = [None if r == self.rank else others.index(r) for r in own.members]
+
+        def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
+            # What was sent is of no more use: the sum may be made in it.
+            mine = tuple([array[here] for array in memory.arrays(partial)])
+            states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
+            for state in states[1:]:
+                kernel.combine(states[0], state)
+            kernel.finish(states[0], memory.array(home)[there])
+
+        return combine

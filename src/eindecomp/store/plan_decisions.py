@@ -1,0 +1,291 @@
+"""The parts of a plan file that decide: what was asked for, which axes cut what, what lies where.
+
+Whatever is read here is checked: a file may be damaged, or somebody else's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.graph.ops import Input
+from eindecomp.layout.cut import pieces_by, span_of
+from eindecomp.layout.mesh import can_cut
+from eindecomp.layout.view import Dim, is_planned, view_of
+from eindecomp.planner.options import Orders, check_work
+from eindecomp.planner.space.choices import Decision, Layouts, Settled, choices, summed_axes
+from eindecomp.planner.space.layout_rules import read_tensors
+from eindecomp.planner.space.pin import agrees
+from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from eindecomp.graph.graph import Graph
+    from eindecomp.graph.vertex import Vertex
+    from eindecomp.layout.cut import Cut, Span
+    from eindecomp.layout.mesh import Mesh
+    from eindecomp.layout.view import View
+    from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.choices import Assignment, Places
+    from eindecomp.planner.space.layout_rules import LayoutRules
+    from eindecomp.planner.space.pin import Pins
+    from eindecomp.planner.space.strategy import AnyStrategy
+    from eindecomp.store.field import Field
+
+
+# Writing
+
+
+def decision_json(plan: Plan, name: str) -> dict[str, Any]:
+    """The decision of a vertex."""
+    vertex, decision = plan.graph[name], plan.decisions[name]
+    labels = view_of(plan.graph, vertex).labels
+    return {
+        "assignment": _axes_json(plan.mesh, labels, decision.assignment),
+        "scattered": _axes_json(plan.mesh, vertex.labels, decision.places),
+        "further": _cut_json(plan.mesh, decision.second),
+    }
+
+
+def layouts_json(mesh: Mesh, lies: Layouts) -> dict[str, Any]:
+    """Where an input lies."""
+    return {"home": _cut_json(mesh, lies.home), "further": _cut_json(mesh, lies.second)}
+
+
+def _axes_json(
+    mesh: Mesh, labels: Iterable[str], axes: Iterable[tuple[int, ...]]
+) -> dict[str, list[str]]:
+    named = zip(labels, axes, strict=True)
+    return {label: [mesh.names[axis] for axis in own] for label, own in named if own}
+
+
+def _cut_json(mesh: Mesh, cut: Cut | None) -> list[dict[str, Any]] | None:
+    if cut is None:
+        return None
+    return [
+        {
+            "axes": [mesh.names[axis] for axis in span.axes],
+            "start": span.start, "stop": span.stop, "scale": span.scale,
+        }
+        for span in cut
+    ]  # fmt: skip
+
+
+# Reading what was asked for
+
+
+def read_pin(graph: Graph, mesh: Mesh, field: Field) -> Pins:
+    """Pieces or axes for labels of tensors."""
+    pins: Pins = {}
+    for name, wanted in field.members():
+        if name not in graph:
+            raise wanted.wrong("the graph has no such tensor")
+        pins[name] = {}
+        for label, own in wanted.members():
+            if label not in graph[name].labels:
+                raise own.wrong(f"{graph[name]} has no such label")
+            if isinstance(own.value, list):
+                pins[name][label] = tuple(mesh.names[axis] for axis in _axes(mesh, own, set()))
+            else:
+                pins[name][label] = own.whole(1)
+    return pins
+
+
+def read_strategy(
+    graph: Graph, devices: int, field: Field
+) -> tuple[StrategyForm | None, AnyStrategy | None]:
+    """A strategy as it is given, and as it restricts plans."""
+    if field.value is None:
+        return None, None
+    if isinstance(field.value, list):
+        given = tuple(label.text() for label in field.items())
+    elif isinstance(field.value, dict):
+        given = cast("dict[str, Any]", field.value)
+    else:
+        given = field.text()
+    with field.named():
+        return strategy_form(given), strategy_of(given, graph, devices)
+
+
+def read_orders(graph: Graph, root: Field) -> tuple[float | None, Orders | None]:
+    """The limit on work and the orders chosen within it: a plan has both or neither."""
+    work = root["work"].if_any(_work)
+    orders = root["orders"].if_any(lambda field: _orders(graph, field))
+    if orders is None and work is not None:
+        raise root["work"].wrong("must be null where orders is: no order was chosen")
+    if orders is not None and work is None:
+        raise root["work"].wrong("must be the limit within which the orders were chosen, not null")
+    return work, orders
+
+
+def _work(field: Field) -> float:
+    work = field.number_or_inf()
+    with field.named():
+        check_work(work)
+    return work
+
+
+def _orders(graph: Graph, field: Field) -> Orders:
+    field.check_names(("considered", "complete", "most"))
+    complete = field["complete"]
+    if not isinstance(complete.value, bool):
+        raise complete.wrong("must be true or false")
+    for name, limit in field["most"].members():
+        if name not in graph:
+            raise limit.wrong(f"the graph has no vertex {quote(name)}")
+    most = {name: float(limit.number()) for name, limit in field["most"].members()}
+    return Orders(field["considered"].whole(1), complete.value, most)
+
+
+# Reading decisions
+
+
+def read_decisions(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Decision]:
+    """The decision of every planned vertex."""
+    planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
+    names = [vertex.name for vertex in planned]
+    field.check_names(names, "the graph has no computed vertex")
+    return {vertex.name: _decision(graph, mesh, vertex, field[vertex.name]) for vertex in planned}
+
+
+def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, field: Field) -> Decision:
+    field.check_names(("assignment", "scattered", "further"))
+    view = view_of(graph, vertex)
+    assignment = _assignment(mesh, view, field["assignment"])
+    places = _places(mesh, vertex, summed_axes(view, assignment), field["scattered"])
+    every = Settled(places, (1 << len(mesh.sizes)) - 1)
+    own = choices(view, mesh, (assignment,), every)
+    if own.places[0, 0] != places:
+        raise field["scattered"].wrong(f"{vertex} is too small to be cut like that")
+    return Decision(assignment, places, own.homes[0], _further(mesh, vertex, field["further"]))
+
+
+def _assignment(mesh: Mesh, view: View, field: Field) -> Assignment:
+    """The axes of every label."""
+    for label, axes in field.members():
+        if label not in view.labels:
+            known = suggest(label[:60], view.labels)
+            raise axes.wrong(f"there is no label {quote(label)} to cut{known}")
+    used: set[int] = set()
+    given = {label: _axes(mesh, axes, used) for label, axes in field.members()}
+    assignment = tuple(given.get(label, ()) for label in view.labels)
+    for label, size, axes in zip(view.labels, view.sizes, assignment, strict=True):
+        if not can_cut(mesh.pieces, size, pieces := pieces_by(mesh, axes)):
+            equal = " equal pieces" if mesh.cuts_evenly else ""
+            raise field.wrong(f"label {label!r} of size {size} cannot be cut into {pieces}{equal}")
+    return assignment
+
+
+def _places(mesh: Mesh, vertex: Vertex, summed: int, field: Field) -> Places:
+    """The summed axes that cut each dimension of the result further; all others replicate it."""
+    field.check_names((), f"{vertex} has no label", optional=vertex.labels)
+    used: set[int] = set()
+    given = {label: _axes(mesh, axes, used, summed) for label, axes in field.members()}
+    return tuple(given.get(label, ()) for label in vertex.labels)
+
+
+def _axes(mesh: Mesh, field: Field, used: set[int], summed: int = -1) -> tuple[int, ...]:
+    """A list of axes, all of them `summed` ones, none of which may have been used before."""
+    axes: list[int] = []
+    for axis in field.items():
+        name = axis.text()
+        if name not in mesh.names:
+            raise axis.wrong(f"the mesh has no axis {quote(name)}{suggest(name, mesh.names)}")
+        number = mesh.names.index(name)
+        if not summed >> number & 1:
+            raise axis.wrong("nothing is summed over this axis")
+        if number in used:
+            raise axis.wrong(f"axis {name!r} is used twice")
+        used.add(number)
+        axes.append(number)
+    return tuple(axes)
+
+
+# Reading where tensors lie
+
+
+def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Layouts]:
+    """The layouts of inputs that have a home."""
+    given: dict[str, Layouts] = {}
+    for name, own in field.members():
+        if name not in graph or not isinstance(graph[name].op, Input):
+            raise own.wrong(f"the graph has no input {quote(name)}")
+        own.check_names(("home", "further"))
+        home = _cut(mesh, graph[name], own["home"])
+        for span, size in zip(home, graph[name].shape, strict=True):
+            if (span.start, span.stop) != (0, size):
+                raise own["home"].wrong("an input's layout must cover all of it")
+        given[name] = Layouts(home, _further(mesh, graph[name], own["further"]))
+    return given
+
+
+def _further(mesh: Mesh, vertex: Vertex, field: Field) -> Cut | None:
+    """A second layout, if there is one."""
+    return field.if_any(lambda own: _cut(mesh, vertex, own, is_read=True))
+
+
+def _cut(mesh: Mesh, vertex: Vertex, field: Field, *, is_read: bool = False) -> Cut:
+    """A layout: one span for each dimension.
+
+    One that some reader needs may cut two dimensions along the same axis, as a diagonal is read.
+    """
+    spans = field.items()
+    if len(spans) != len(vertex.shape):
+        raise field.wrong(f"{vertex} needs {len(vertex.shape)} spans, not {len(spans)}")
+    used: set[int] = set()
+    cut: list[Span] = []
+    for span, size in zip(spans, vertex.shape, strict=True):
+        span.check_names(("axes", "start", "stop", "scale"))
+        start = span["start"].whole(0, size)
+        stop = span["stop"].whole(start, size)
+        scale = span["scale"].whole(1, max(stop - start, 1))
+        axes = _axes(mesh, span["axes"], set() if is_read else used)
+        units, rest = divmod(stop - start, scale)
+        if rest or not can_cut(mesh.pieces, max(units, 1), pieces_by(mesh, axes)):
+            raise span.wrong(
+                f"{stop - start} elements in blocks of {scale} cannot be cut like that"
+            )
+        cut.append(span_of(Dim(None, start, stop, scale), axes))
+    return tuple(cut)
+
+
+def check_homes(
+    graph: Graph,
+    mesh: Mesh,
+    rules: LayoutRules,
+    pin: Pins,
+    decisions: Mapping[str, Decision],
+    given: Mapping[str, Layouts],
+) -> None:
+    """Check that inputs have a home if they must, and that pins and ties are kept."""
+    read = read_tensors(graph)
+    for vertex in graph.inputs:
+        name = vertex.name
+        if name in given and not rules.has_home(vertex):
+            raise PlanError(f"given.{name}: has a layout, but the input is free")
+        if name not in given:
+            if rules.has_home(vertex) and (name in read or name in rules.pinned):
+                raise PlanError(f"given.{name}: is missing, but the input has a home")
+        elif name in rules.tie and given[name].home != decisions[rules.tie[name]].home:
+            raise PlanError(
+                f"given.{name}: does not lie where {rules.tie[name]!r}, to which it is tied, is"
+            )
+    for name, cuts in rules.pinned.items():
+        is_input = isinstance(graph[name].op, Input)
+        home = given[name].home if is_input else decisions[name].home
+        if not agrees(mesh, home, cuts):
+            place = "given" if is_input else "vertices"
+            raise PlanError(
+                f"{place}.{name}: {graph[name]} does not lie where {_wanted(name, rules, pin)}"
+            )
+
+
+def _wanted(name: str, rules: LayoutRules, pin: Pins) -> str:
+    """Where a tensor must lie, and why."""
+    if name in pin:
+        return f"it is pinned, {pin[name]}"
+    for tied, result in rules.tie.items():
+        if result == name and tied in pin:
+            return f"{tied!r}, which is tied to it, is pinned, {pin[tied]}"
+    return "the strategy puts state"
