@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eindecomp as ed
-from eindecomp.cli.arrays import random_inputs
+from eindecomp.cli.run import random_inputs
 from eindecomp.engines.engine import find_engine
 from eindecomp.engines.spmd.job import connect
 from eindecomp.experiments.calibrate.clock import Clock

@@ -31,8 +31,8 @@ from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
-from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.costs.machine import Collective
 
 WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from eindecomp.cli.completion import strategies
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
-from eindecomp.cli.request import Json
-from eindecomp.cli.terminal import interruptible, status_line
-from eindecomp.cli.texts import STRATEGY_HELP, strategy_from
+from eindecomp.cli.options import EngineName, EngineOptions, Json, engine_from
+from eindecomp.cli.terminal import status_line
+from eindecomp.cli.texts import STRATEGY_HELP, strategy_from, strategy_names
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 
@@ -85,7 +83,7 @@ def llama(
         str | None,
         typer.Option(
             metavar="NAME",
-            autocompletion=strategies,
+            autocompletion=strategy_names,
             help=f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
         ),
     ] = None,
@@ -100,6 +98,11 @@ def llama(
 
     Without --prompt it continues each line of standard input. --json prints one object for each
     prompt, on a line of its own.
+
+    Examples:
+        eindecomp llama DIR --prompt "Once upon a time" -p 2 --max-tokens 100
+        eindecomp llama DIR --prompt "Once" --temperature 0.8 --top-k 50 --seed 1
+        eindecomp llama DIR < prompts.txt
     """
     from eindecomp.models.llama import Llama, Sampling  # here: it takes long to import
 
@@ -107,11 +110,11 @@ def llama(
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
     chosen = strategy_from(DEFAULT if strategy is None else strategy)
     runner = engine_from(engine, option)
-    with interruptible("nothing was generated"), status_line() as say:
+    with status_line() as say:
         say(f"loading {folder}")
         model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
-    with model, interruptible("the text ends here"):
+    with model:
         is_typed = prompt is None and _is_typed(ranks)
         for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:

@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.errors import check_whole
 from eindecomp.experiments.measure import (
     Contender,
     Lapse,
@@ -25,9 +26,8 @@ from eindecomp.experiments.record import Findings, LossCurve
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
-from eindecomp.models.sizes import check_whole
-from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
 

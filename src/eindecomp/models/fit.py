@@ -16,7 +16,7 @@ from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of, plan_together
 from eindecomp.engines.engine import device_count
 from eindecomp.engines.ranks import ranks_of
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError, RunError, check_whole
 from eindecomp.models.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -25,7 +25,6 @@ from eindecomp.models.checkpoint import (
     config_text,
 )
 from eindecomp.models.optimizers import carried
-from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.show.progress import counting
 
@@ -47,7 +46,7 @@ class Batches(Protocol):
     """Data that can be read from any step on, which is what resuming needs.
 
     Examples:
-        >>> from eindecomp.models.synthetic import Synthetic
+        >>> from eindecomp.models.paper_graphs import Synthetic
         >>> isinstance(Synthetic(4, 10, 3), Batches)
         True
     """

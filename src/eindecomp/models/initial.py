@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, used_args, values
 from eindecomp.models.optimizers import NEW, carried
-from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
