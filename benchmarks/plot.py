@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS
 from eindecomp.experiments.show import grouped
 from eindecomp.store.whole_file import replacing
 

@@ -24,7 +24,7 @@ from on_ranks.jobs import Record, launch, ranks_of, records, timed
 from on_ranks.trouble import trouble
 
 import eindecomp as ed
-from eindecomp.experiments.calibrate.rank_links import RankLinks
+from eindecomp.experiments.calibrate.links import RankLinks
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
 from eindecomp.experiments.llama import one_billion
 from eindecomp.models.fit import Loop

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.errors import check_whole
 from eindecomp.experiments.measure import (
+    DEVICES,
+    FEW,
+    OURS,
     Contender,
     Lapse,
     apart,
     devices_for,
     peers_beside,
+    price,
     race,
 )
-from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, LossCurve
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
