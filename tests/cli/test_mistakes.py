@@ -123,6 +123,46 @@ MISTAKES = {
     "the same place twice": (
         "run product.ein --random --trace a.html --report a.html", 2, "written to a.html",
     ),
+    "wrong text on standard input": ("solve -", 1, "standard input: not JSON"),
+    "no file at all": ("plan -p 8", 2, "Missing argument"),
+    "a problem that is not packed": ("solve packed.json", 1, "cannot be inflated"),
+    "a missing problem": ("solve nowhere.json", 1, "nowhere.json"),
+    "a time in words": ("solve - --time soon", 2, "Invalid value"),
+    "a solution without a place": ("solve packed.json -o nowhere/x", 1, "nowhere/x: No such file"),
+    "labels of no tensor": ("plan - -p 8 --strategy q", 1, "has any label"),
+    "labels of no tensor to compare": ("compare - -p 4 --with q", 1, "no tensor has any label"),
+    "a degree that does not divide": ("plan - -p 8 --strategy i:3", 1, "divide 8 devices"),
+    "a kind given twice": ("compare - --with i=j,i=k", 2, "'i' is given twice"),
+    "memory in words": ("plan - -p 8 --memory big", 1, "number of bytes"),
+    "too little memory": ("plan - -p 8 --memory 8B", 1, "found no plan that fits into"),
+    "time without a machine": (
+        "plan - -p 8 --objective time", 1,
+        "objective 'time' needs a machine (machine=, --machine): an ed.Machine, a .json file",
+    ),
+    "another mesh": ("plan - -p 8 --mesh gpu=4", 1, "has 4 devices, not 8"),
+    "a plus in an axis": ("plan - --mesh a+b=2", 1, "a mesh axis has a name without +"),
+    "an axis without a size": ("plan - --mesh gpu", 2, "--mesh is such as"),
+    "an axis given twice": ("plan - --mesh gpu=2,gpu=2", 2, "'gpu' is given twice"),
+    "an enormous axis": (f"plan - --mesh gpu={'9' * 5000}", 2, "--mesh is such as"),
+    "less work than the least": ("plan - -p4 --work 0.5", 2, "--work is a number"),
+    "work in words": ("plan - -p4 --work most", 2, "or usual, not 'most'"),
+    "work that is no number": ("plan - -p4 --work nan", 2, "or usual, not 'nan'"),
+    "a tie of one name": ("plan - -p4 --tie W", 2, "--tie is such as W=new_W"),
+    "a tie of no input": ("plan - -p4 --tie W=Z", 1, "tie: the graph has no input"),
+    "ties and none": ("plan - --tie X=Z --no-ties", 2, "does not go with --tie"),
+    "a pin of nothing": ("plan - -p4 --pin =i:2", 2, "--pin is such as X=i:2,j:gpu"),
+    "a pin without pieces": ("plan - -p4 --pin Z=i", 2, "--pin is such as X=i:2,j:gpu, not 'i'"),
+    "a pin without an axis": ("plan - -p4 --pin Z=i:a+", 2, "i:node+gpu, not 'a+'"),
+    "a pin without a label": ("plan - -p4 --pin Z=:2", 2, "--pin is such as X=i:2,j:gpu"),
+    "a label pinned twice": ("plan - -p4 --pin Z=i:2,i:2", 2, "'i' is given twice"),
+    "a tensor pinned twice": ("plan - -p4 --pin=Z --pin=Z", 2, "'Z' is given twice"),
+    "a pin of no tensor": ("plan - -p4 --pin=Q=i:2", 1, "has no tensor 'Q'"),
+    "a pin of no label": ("plan - -p4 --pin=Z=q:2", 1, "pin: Z[i,k] has no label 'q'"),
+    "too many pieces": ("plan - -p4 --pin=Z=i:16", 1, "Z[i,k] cannot be cut 16 ways"),
+    "no pieces": ("plan - -p4 --pin=Z=i:0", 1, "cut 0 ways along 'i' of 8"),
+    "a pin of no axis": (
+        "compare - -p4 --pin=Z=i:gpu", 1, "no mesh axis 'gpu' to cut Z[i,k] along 'i'",
+    ),
     "an unknown command": ("pln product.ein", 2, "No such command"),
     "an option of another command": ("explain plan.json --random", 2, "No such option"),
 }  # fmt: skip
@@ -265,7 +305,9 @@ def test_a_read_only_place_is_refused_before_the_work(folder):
     assert found.stderr == "eindecomp: folder/plan.json: Permission denied\n"
 
 
-@pytest.mark.parametrize("command", ["compare {} -p 2", "run {} --random -p 2 -o out.npz"])
+@pytest.mark.parametrize(
+    "command", ["compare {} -p 2", "run {} --random -p 2 -o out.npz", "solve {} -o out.json"]
+)
 def test_an_interrupt_ends_at_once_and_leaves_nothing(command, folder):
     os.mkfifo("slow.ein")
     before = set(folder.iterdir())

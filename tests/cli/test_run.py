@@ -151,8 +151,6 @@ def test_outputs_are_written_without_a_copy(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["-p", "2"], 2, "say where inputs come from"),
-        (["-p", "2", "--random", "--data", "a.npz"], 2, "not from both"),
         (["-p", "2", "--data", "W=w.npy"], 1, "'W' is not an input of the graph"),
         (
             ["-p", "2", "--data", "X=bad.npy"],

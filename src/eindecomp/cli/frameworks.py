@@ -133,7 +133,6 @@ def jax_function(
     shape: Annotated[
         list[str] | None,
         typer.Option(
-            "--shape",
             metavar="x=float32[2,3]",
             help="the type and shape of an argument; repeat it for several",
         ),
@@ -197,8 +196,7 @@ IMPORTS = {"torch": torch_module, "jax": jax_function, "hf": hugging_face}
 
 def _import(make: Callable[[], Graph], what: str, output: Path | None, json: bool) -> None:
     """Import, and write or print what came of it."""
-    with needing_extras(), status_line() as say:
-        say(f"importing {what}")
+    with needing_extras(), status_line(f"importing {what}"):
         graph = make()
         text = f"{graph}\n"
     if output is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from eindecomp.cli.options import EngineName, EngineOptions, Json, engine_from
 from eindecomp.cli.terminal import status_line
-from eindecomp.cli.texts import STRATEGY_HELP, strategy_from, strategy_names
+from eindecomp.cli.texts import STRATEGY_HELP, number_from, strategy_from, strategy_names
 from eindecomp.engines.ranks import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 
@@ -39,9 +38,7 @@ def llama(
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt",
-            metavar="TEXT",
-            help="the text to continue; by default lines of standard input",
+            metavar="TEXT", help="the text to continue; by default lines of standard input"
         ),
     ] = None,
     ids: Annotated[
@@ -80,13 +77,13 @@ def llama(
         str | None, typer.Option(help="float32 or bfloat16; by default as stored")
     ] = None,
     strategy: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="NAME",
             autocompletion=strategy_names,
             help=f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
         ),
-    ] = None,
+    ] = DEFAULT,
     interleaved: Annotated[
         bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
     ] = False,
@@ -108,10 +105,9 @@ def llama(
 
     asked = (temperature, top_k, top_p) != (None, None, None)
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
-    chosen = strategy_from(DEFAULT if strategy is None else strategy)
+    chosen = strategy_from(strategy)
     runner = engine_from(engine, option)
-    with status_line() as say:
-        say(f"loading {folder}")
+    with status_line(f"loading {folder}"):
         model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model:
@@ -158,13 +154,14 @@ def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:
 
 def _numbers(text: str) -> list[int]:
     """Token numbers, separated by blanks or commas."""
-    words = [word for word in re.split(r"[\s,]+", text) if word]
-    for word in words:
-        if not (word.isascii() and word.isdecimal() and len(word) < 10):
-            raise InputError(
-                f"the prompt must be token numbers, such as 1 306 4658, not {quote(word)}"
-            )
-    return [int(word) for word in words]
+    numbers: list[int] = []
+    for word in text.replace(",", " ").split():
+        number = number_from(word)
+        if number is None:
+            example = "such as 1 306 4658"
+            raise InputError(f"the prompt must be token numbers, {example}, not {quote(word)}")
+        numbers.append(number)
+    return numbers
 
 
 def _answer(

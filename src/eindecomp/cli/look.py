@@ -70,8 +70,7 @@ def plan(
         raise PlanError(f"{name_of(file)} is a plan already: explain or compare it")
     made = asked.plan(graph)
     written = to_json(made) if output is not None or json else b""
-    with status_line() as say:
-        say("looking for alternatives")
+    with status_line("looking for alternatives"):
         shown = made.explain(columns()) if explain or not written else str(made)
     if output is not None:
         write_whole(output, written)
@@ -89,8 +88,7 @@ def explain(file: AnyFile, asked: Request, json: Json = False) -> None:
         eindecomp explain model.ein -p 8 --strategy megatron --json
     """
     plan = asked.plan_of(file)
-    with status_line() as say:
-        say("looking for alternatives")
+    with status_line("looking for alternatives"):
         shown = orjson.dumps(_explained(plan)) if json else plan.explain(columns())
     typer.echo(shown)
 
@@ -200,8 +198,7 @@ def draw(
     plan = asked.plan_of(file)
     drawn: dict[str, Any] = {"drawn": "plan"}
     grid: TileGrid | None = None
-    with status_line() as say:
-        say("drawing")
+    with status_line("drawing"):
         if tiles is not None:
             grid = plan.draw_tiles(tiles, output)
             layouts = [_layout(each) for each in (grid, *grid.others)]
@@ -249,8 +246,7 @@ def report(
         eindecomp report model.ein -p 8 --machine gpu-server --no-compare -o plan.html
     """
     plan = asked.plan_of(file, timed=True)
-    with status_line() as say:
-        say("comparing strategies" if compare else "writing the report")
+    with status_line("comparing strategies" if compare else "writing the report"):
         plan.report(output, compare=compare, machine=asked.machine)
     if json:
         size = output.stat().st_size if output.is_file() else None
@@ -299,8 +295,7 @@ def simulate(
         eindecomp simulate model.ein -p 8 --machine cpu-cluster --trace trace.json
     """
     plan = asked.plan_of(file, timed=True)
-    with status_line() as say:
-        say("simulating")
+    with status_line("simulating"):
         run = simulate_plan(
             plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
         )

@@ -53,7 +53,6 @@ Json = Annotated[
 EngineName = Annotated[
     str,
     typer.Option(
-        "--engine",
         metavar="NAME",
         autocompletion=engine_names,
         help="the engine that runs the plan: threads, torch, jax, spmd, ray, apart",
@@ -62,9 +61,8 @@ EngineName = Annotated[
 EngineOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--option",
         metavar="KEY=VALUE",
-        help="an option of the engine, such as workers=2; repeat it for several",
+        help="an option of the engine, as workers=2; repeat it for several",
     ),
 ]
 

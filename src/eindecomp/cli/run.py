@@ -70,7 +70,6 @@ def run(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            "--data",
             metavar="data.npz|X=x.npy",
             help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
             "s=0.5 for run-time scalars; repeat it for several",
@@ -227,8 +226,7 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
 
 def _errors(result: Result, graph: Graph, arrays: Mapping[str, Any]) -> dict[str, float]:
     """The largest error of each output, against what the graph means."""
-    with status_line() as say:
-        say("computing the reference")
+    with status_line("computing the reference"):
         wanted = evaluate(graph, arrays)
     return {name: largest_error(result[name], right) for name, right in wanted.items()}
 

@@ -53,8 +53,8 @@ def allow_any_terminal() -> None:
 
 
 @contextmanager
-def status_line() -> Generator[Callable[[str], None]]:
-    """A status line on a terminal."""
+def status_line(words: str = "starting") -> Generator[Callable[[str], None]]:
+    """A status line on a terminal, which may say something else later."""
     from eindecomp.show.progress import (
         progress_console,  # here: `eindecomp --version` needs no rich
     )
@@ -63,7 +63,7 @@ def status_line() -> Generator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda _: None
         return
-    with console.status("starting") as status:
+    with console.status(words) as status:
         yield status.update
 
 
