@@ -21,7 +21,7 @@ import opt_einsum
 import torch
 
 import eindecomp as ed
-from eindecomp.experiments.host import Host
+from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from eindecomp.engines.whole_files import replacing
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS
 from eindecomp.experiments.show import grouped
 
 if TYPE_CHECKING:

@@ -27,12 +27,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import eindecomp as ed
-from eindecomp.cli.arrays import random_inputs
+from eindecomp.cli.run import random_inputs
 from eindecomp.engines.engine import find_engine
 from eindecomp.engines.spmd.job import connect
-from eindecomp.experiments.calibrate.clock import Clock
-from eindecomp.experiments.calibrate.links import measured
-from eindecomp.experiments.calibrate.rank_links import RankLinks
+from eindecomp.experiments.calibrate.kernels import Clock
+from eindecomp.experiments.calibrate.links import RankLinks, measured
 from eindecomp.experiments.llama import TINY
 from eindecomp.models.llama import prefill_graph
 from eindecomp.models.paper_graphs import chain, ffnn
@@ -94,7 +93,13 @@ def time_collectives(quick: bool) -> None:
     links = RankLinks(connect())
     sizes = _BETWEEN[1:4:2] if quick else _BETWEEN
     with links.ending_together():
-        found = measured(links, sizes, Clock(3 if quick else 9, links.turn), lambda _: None)
+        found = measured(
+            links.collectives,
+            links.axes,
+            sizes,
+            Clock(3 if quick else 9, links.turn),
+            lambda _: None,
+        )
     if links.rank == 0:
         points = {
             kind: {axis: curve.points for axis, curve in curves.items()}

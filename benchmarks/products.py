@@ -30,7 +30,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import eindecomp as ed
-from eindecomp.experiments.host import Host
+from eindecomp.experiments.record import Host
 
 Array = np.ndarray[Any, Any]
 Ways = dict[str, Callable[[], object]]

@@ -24,15 +24,15 @@ from on_ranks.jobs import Record, launch, ranks_of, records, timed
 from on_ranks.trouble import trouble
 
 import eindecomp as ed
-from eindecomp.experiments.calibrate.rank_links import RankLinks
+from eindecomp.experiments.calibrate.links import RankLinks
 from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
 from eindecomp.experiments.llama import one_billion
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
-from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.costs.machine import Collective
 
 WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")

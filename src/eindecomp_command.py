@@ -9,12 +9,7 @@ import signal
 
 def main() -> None:
     """Run the command line."""
-    usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `Command.invoke`
     from eindecomp.cli import main as run
-    from eindecomp.cli.root import (
-        app,
-    )  # and not the commands, which `load_command` loads one at a time
 
-    del app
-    signal.signal(signal.SIGINT, usual)
     run()

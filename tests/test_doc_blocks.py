@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

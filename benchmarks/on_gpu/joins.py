@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import Contender, Lapse, race
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, Contender, Lapse, race
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.make import plan as make_plan
 from on_gpu.record import Measured

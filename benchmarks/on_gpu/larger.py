@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from peers import by_hand
 
-from eindecomp.experiments.measure import race
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, race
 from on_gpu.record import Measured
 from on_gpu.setting import floor, noted, prefill
 from on_gpu.speeds import link_speeds

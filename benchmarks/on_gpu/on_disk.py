@@ -17,8 +17,7 @@ from peers import by_hand
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.engines.safetensors_file import write_tensors
-from eindecomp.experiments.measure import Lapse, race
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, Lapse, race
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.models.llama import prefill_graph
 from eindecomp.planner.make import plan as make_plan

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eindecomp.errors import InputError
-from eindecomp.experiments.host import Host
-from eindecomp.experiments.record import LossCurve, Timed, Timing
+from eindecomp.experiments.record import Host, LossCurve, Timed, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import Contender
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, Contender
 from eindecomp.experiments.record import Timed, Timing
 from eindecomp.models.llama import prefill_graph
 from eindecomp.models.llama.config import rotations

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from eindecomp.experiments.show import TIME_COLUMNS, WIDTH, heading, losses, table_of, times
-from eindecomp.show.words import render, short
+from eindecomp.experiments.show import TIME_COLUMNS, WIDTH, heading, losses, times
+from eindecomp.show.words import render, short, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def by_table(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _speeds(speeds: Sequence[Speed]) -> Table:
-    table = table_of("what", "speed")
+    shown = table("what", "speed")
     for speed in speeds:
-        table.add_row(Text(speed.name), Text(f"{speed.value:,.4g} {speed.unit}"))
-    return table
+        shown.add_row(Text(speed.name), Text(f"{speed.value:,.4g} {speed.unit}"))
+    return shown

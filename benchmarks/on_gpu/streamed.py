@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from peers import by_hand, offload
 
 from eindecomp.errors import EinDecompError
-from eindecomp.experiments.measure import failure, race
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, failure, race
 from eindecomp.experiments.record import Timed
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from on_gpu.record import Measured

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from peers.ceiling import run_ceiling
 
 from eindecomp.errors import InputError, suggest
-from eindecomp.experiments.measure import failure
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, failure
 from on_gpu import joins, larger, resident, streamed
 from on_gpu.decode import TABLE as DECODE
 from on_gpu.decode import decode

@@ -9,8 +9,7 @@ from peers.of_experiments import torch_alone
 
 from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.ffnn import Training, curves_of
-from eindecomp.experiments.measure import race
-from eindecomp.experiments.price import OURS
+from eindecomp.experiments.measure import OURS, race
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from on_gpu.larger import TABLE

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from eindecomp.errors import RunError
-from eindecomp.experiments.host import loaded_blas
 
 Array = np.ndarray[Any, Any]
+
+
+def blas_cores() -> dict[str, str | None]:
+    """The processor that each BLAS of this process has kernels for, as far as it says so."""
+    infos = [info for info in threadpool_info() if info["user_api"] == "blas"]
+    return {info["filepath"]: info.get("architecture") for info in infos}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,9 @@ class Library:
         """Load it; if there is a library that sets the width of panels, that one first."""
         # What is global already goes before a function of the same name that is loaded later.
         width = None if panels is None else CDLL(str(panels), RTLD_GLOBAL)
-        before = {blas.path for blas in loaded_blas()}
+        before = blas_cores()
         functions = CDLL(library, RTLD_GLOBAL)
-        added = [blas.core for blas in loaded_blas() if blas.path not in before]
+        added = [core for path, core in blas_cores().items() if path not in before]
         rank, ranks = c_int(), c_int()
         functions.Cblacs_pinfo(byref(rank), byref(ranks))
         return cls(functions, added[0] if added else None, rank.value, ranks.value, width)

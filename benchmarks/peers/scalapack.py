@@ -23,10 +23,9 @@ import numpy as np
 import orjson
 
 from eindecomp.errors import RunError
-from eindecomp.experiments.host import loaded_blas
 from eindecomp.experiments.measure import Absent, Lapse
 from eindecomp.kernels.cores import cores
-from peers.process_grid import dealt
+from peers.process_grid import blas_cores, dealt
 from peers.scalapack_rank import BLOCK, PANELS
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def unhealthy(core: str | None) -> str | None:
 
 def blas_setting() -> dict[str, str]:
     """One thread, and the kernels that NumPy's BLAS takes here."""
-    known = next((blas.core for blas in loaded_blas()), None)
+    known = next(iter(blas_cores().values()), None)
     return {"OPENBLAS_NUM_THREADS": "1"} | ({} if known is None else {"OPENBLAS_CORETYPE": known})
 
 

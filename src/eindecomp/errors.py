@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -275,6 +276,18 @@ def not_installed(package: str) -> InputError:
     offered = EXTRAS[package.partition(".")[0]]
     how = f"'eindecomp[{offered}]'" if offered else package
     return InputError(f"{package} is not installed: pip install {how}")
+
+
+def check_whole(least: int = 1, **numbers: object) -> None:
+    """Refuse what is not a whole number of at least `least`.
+
+    >>> check_whole(batch=8, tokens=True)
+    Traceback (most recent call last):
+    eindecomp.errors.InputError: tokens must be 1 or more, not True
+    """
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+            raise InputError(f"{name} must be {least} or more, not {number!r}")
 
 
 def quote(value: object, most: int = 60) -> str:

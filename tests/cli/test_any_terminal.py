@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import subprocess
 import sys
@@ -73,28 +72,18 @@ def test_pipes_get_no_escape_codes(command, environment, plan, monkeypatch):
 @pytest.mark.parametrize(
     ("encoding", "text", "shown"),
     [
-        ("ascii", "2×4 µs … ∞", b"2x4 us ... inf"),
-        ("latin-1", "2×4 µs … ∞", "2×4 µs ... inf".encode("latin-1")),
-        ("ascii", "╭─┬╮│ ┼ é", b"+-++| + ?"),
+        ("ascii", "2×4 ╭ é", b"2?4 ? ?"),
+        ("latin-1", "2×4 ╭ é", "2×4 ? é".encode("latin-1")),
         ("utf-8", "2×4 ╭ é", "2×4 ╭ é".encode()),
     ],
 )
-def test_letters_that_cannot_be_shown_have_others_in_their_place(
-    encoding, text, shown, monkeypatch
-):
+def test_question_marks_stand_for_letters_that_cannot_be_shown(encoding, text, shown, monkeypatch):
     stream = BytesIO()
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(stream, encoding))
     allow_any_terminal()
     print(text, end="", flush=True)  # noqa: T201
     assert stream.getvalue() == shown
     sys.stdout.detach()
-
-
-def test_texts_that_cannot_be_read_are_still_errors():
-    allow_any_terminal()
-    handler = codecs.lookup_error("eindecomp-ascii")
-    with pytest.raises(UnicodeDecodeError):
-        handler(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"))
 
 
 def test_a_locale_without_utf_8_is_enough(plan):

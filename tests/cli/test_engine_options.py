@@ -11,8 +11,9 @@ from agreement import TORCH
 from small_llama import make_llama
 from typer.testing import CliRunner
 
-from eindecomp.cli import app, main
-from eindecomp.cli.engine import options_from
+from eindecomp.cli import main
+from eindecomp.cli.options import options_from
+from eindecomp.cli.root import app
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.experiments import EXPERIMENTS
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 
 TEXT = """
 input X[s: 64, a: 32], W1[f: 128, a], W2[a, f]

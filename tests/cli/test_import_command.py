@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 
 pytest.importorskip("torch")
 pytest.importorskip("jax")

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 import pytest
 from jobs import launch, needs_mpi, run_command
 
-from eindecomp.cli import main, mistakes
+from eindecomp.cli import main, terminal
 from eindecomp.cli.llama import _shared
 from eindecomp.engines.engine import Ranks
 
 PATIENT = """
 import sys
-from eindecomp.cli import engine, main
+from eindecomp.cli import main, terminal
 
-engine.PATIENCE = 600  # a rank that is not ended meanwhile hangs, however slow the machine is
+terminal.PATIENCE = 600  # a rank that is not ended meanwhile hangs, however slow the machine is
 sys.argv[0] = "eindecomp"
 main()
 """
@@ -45,9 +45,9 @@ def launched(monkeypatch):
     for name in LAUNCHED:
         monkeypatch.delenv(name, raising=False)
     noted = []
-    monkeypatch.setattr(mistakes, "sleep", lambda seconds: noted.append(("waits", seconds)))
-    monkeypatch.setattr(mistakes.os, "_exit", lambda status: noted.append(("ends", status)))
-    monkeypatch.setattr(mistakes.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(terminal, "sleep", lambda seconds: noted.append(("waits", seconds)))
+    monkeypatch.setattr(terminal.os, "_exit", lambda status: noted.append(("ends", status)))
+    monkeypatch.setattr(terminal.signal, "signal", lambda *_: None)
 
     def launch_as(environment):
         for name, value in environment.items():

@@ -13,8 +13,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp.cli import main, request
-from eindecomp.cli.arrays import random_inputs, write_npz
-from eindecomp.cli.run import largest_error
+from eindecomp.cli.run import largest_error, random_inputs, write_npz
 from eindecomp.engines.threads.engine import ThreadsProgram
 from eindecomp.engines.whole_files import write_whole
 
@@ -152,8 +151,6 @@ def test_outputs_are_written_without_a_copy(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["-p", "2"], 2, "say where inputs come from"),
-        (["-p", "2", "--random", "--data", "a.npz"], 2, "not from both"),
         (["-p", "2", "--data", "W=w.npy"], 1, "'W' is not an input of the graph"),
         (
             ["-p", "2", "--data", "X=bad.npy"],
@@ -234,7 +231,7 @@ def test_an_array_larger_than_any_memory_is_refused(file, tmp_path, monkeypatch,
     assert "data.npz is no .npz file of numbers" in capsys.readouterr().err
 
 
-def test_an_interrupt_says_what_was_not_written(file, tmp_path, monkeypatch, capsys):
+def test_an_interrupt_writes_nothing(file, tmp_path, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
@@ -242,7 +239,7 @@ def test_an_interrupt_says_what_was_not_written(file, tmp_path, monkeypatch, cap
     trace = tmp_path / "run.json"
     assert run(monkeypatch, file, "-p", 2, "--random", "--trace", trace) == 130
     assert not trace.exists()  # nothing had happened
-    assert "interrupted, no outputs were written" in capsys.readouterr().err
+    assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 
 TEXT = "input X[i: 64, j: 64], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 

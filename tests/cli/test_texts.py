@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 from eindecomp.cli.texts import strategy_from, tie_from
 
 ATTENTION = Path(__file__).parents[2] / "examples" / "multihead_attention.ein"
@@ -56,15 +56,15 @@ def test_strategies(text, strategy):
         ("", "a label is missing"),
         ("i,,k", "a label is missing"),
         ("i=j+", "a label is missing"),
-        ("=j", "a label is missing"),
-        (":2", "a label is missing"),
+        ("=j", "strategy '=j' is such as"),
+        (":2", "strategy ':2' is such as"),
         ("i,i", "'i' is there twice"),
-        ("i:2,i:2", "'i' is there twice"),
-        ("i=j,i=k", "'i' is there twice"),
+        ("i:2,i:2", "'i' is given twice"),
+        ("i=j,i=k", "'i' is given twice"),
         ("i=j+j", "'j' is there twice"),
         ("i:two", "'i:two' is neither such as b:2 nor one state"),
         ("i,state:lost", "free, replicated, gathered"),
-        ("state:free,state:free", "'state:free' is neither such as b:2 nor one state"),
+        ("state:free,state:free", "'state' is given twice"),
     ],
 )
 def test_mistakes_in_strategies(text, message):

@@ -17,8 +17,14 @@ import eindecomp as ed
 from eindecomp.cli import main
 from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import Profile, calibrate
-from eindecomp.experiments.calibrate.clock import Clock
-from eindecomp.experiments.calibrate.kernels import FUNCTIONS, SHAPES, chain, plan_of, repeated
+from eindecomp.experiments.calibrate.kernels import (
+    FUNCTIONS,
+    SHAPES,
+    Clock,
+    chain,
+    plan_of,
+    repeated,
+)
 from eindecomp.experiments.calibrate.links import alike_together, moves
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores

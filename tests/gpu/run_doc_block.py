@@ -18,7 +18,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 def run_block(block: Block, names: dict[str, object], page: str) -> int:
     """How many of a block's examples fail, in a namespace that it adds to."""
-    from eindecomp.cli import app
+    from eindecomp.cli.root import app
 
     for command in COMMAND.findall(block.text):
         app(shlex.split(command, comments=True), standalone_mode=False)

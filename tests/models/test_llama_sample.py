@@ -18,7 +18,7 @@ from transformers.generation.logits_process import (
 
 from eindecomp.errors import InputError, RunError
 from eindecomp.models.llama import Config, Llama, Sampling
-from eindecomp.models.llama.sample import probabilities
+from eindecomp.models.llama.tokens import probabilities
 
 SMALL = Config(
     vocabulary=16, width=8, layers=1, heads=2, kv_heads=1, head_size=4, hidden=8, positions=256

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from small_llama import make_llama, make_tokenizer
 from typer.testing import CliRunner
 
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 from eindecomp.errors import InputError
 from eindecomp.models.llama import Llama, Sampling
 from eindecomp.models.llama.on_devices import Cache
-from eindecomp.models.llama.tokenizer import Tokenizer
+from eindecomp.models.llama.tokens import Tokenizer
 
 
 @pytest.fixture
@@ -98,13 +98,13 @@ def test_prompts_are_checked(folder: Path) -> None:
         (lambda: model.generate([1], stops=26), "stops are token numbers, not 26"),  # type: ignore[arg-type]
         (lambda: model.generate([1], stops=["x"]), "stops are token numbers"),  # type: ignore[list-item]
         (lambda: model.generate([1], sampling={"top_k": 2}), "sampling is a Sampling"),  # type: ignore[arg-type]
-        (lambda: model.step([1], None), "goes on from a cache"),  # type: ignore[arg-type]
+        (lambda: model.step([1], None), "a cache is what `Llama.cache` makes"),  # type: ignore[arg-type]
         (lambda: model.prefill([1], {}), "a cache is what `Llama.cache` makes"),  # type: ignore[arg-type]
         (lambda: Llama.load(None), "named by its path, not None"),  # type: ignore[arg-type]
         (lambda: model.cache(-1), "batch must be 1 or more"),
         (lambda: model.prefill([1], other), "the cache is of another model"),
         (lambda: model.step([1], cache), "once read"),
-        (lambda: model.prefill([[1], [2]], cache), "needs an empty cache for as many"),
+        (lambda: model.prefill([[1], [2]], cache), "need an empty cache for as many"),
     ]:
         with pytest.raises(InputError, match=message):
             call()
@@ -216,7 +216,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "half a scaling": (
         _edit("config.json", rope_parameters={"rope_type": "llama3", "rope_theta": 1e4}),
-        "rope_parameters.factor is missing",
+        "config.json: factor is missing",
     ),
     "stop tokens": (
         _edit("generation_config.json", eos_token_id=["x"]),
@@ -224,7 +224,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a folder": (_put_folder("config.json"), "config.json cannot be read"),
     "a type in a list": (_edit("config.json", dtype=["x"]), "dtype is .'x'., not text"),
-    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "number that fits a float"),
+    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "too large for a number"),
     "quantised": (_edit("config.json", quantization_config={"bits": 4}), "only None is supported"),
     "another width": (_edit("config.json", intermediate_size=64), "has shape .48, 32., but"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),
@@ -268,7 +268,8 @@ def test_a_promised_tensor_must_be_in_its_shard(whole: Path, tmp_path: Path) -> 
     for path in whole.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "model.safetensors").rename(tmp_path / "whole.safetensors")
-    index = {"weight_map": {"other": "whole.safetensors"}}
+    names = [*load_file(tmp_path / "whole.safetensors"), "other"]
+    index = {"weight_map": dict.fromkeys(names, "whole.safetensors")}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="tensor 'other' is missing, which"):
         Llama.load(tmp_path)

@@ -47,7 +47,7 @@ print(json.dumps([ed.__version__, installed]))
 MISSING = """
 import json, pathlib
 import numpy as np, eindecomp as ed
-from eindecomp.models.llama.tokenizer import Tokenizer
+from eindecomp.models.llama.tokens import Tokenizer
 
 graph = ed.load({matmul!r})
 plan = ed.plan(graph, 2)

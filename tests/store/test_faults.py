@@ -12,7 +12,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.cli.arrays import write_npz
+from eindecomp.cli.run import write_npz
 from eindecomp.engines.engine import Ranks
 from eindecomp.engines.result import TaskFinished
 from eindecomp.engines.step_folders import StepFolders
@@ -155,8 +155,8 @@ def test_writers_that_leave_something_else_are_found(bad, tmp_path):
 WRITING = {
     "engines/whole_files.py", "engines/safetensors_file.py",
     "engines/step_folders.py", "engines/array_files.py", "kernels/cache.py",
-    "cli/arrays.py",  # a member of an archive that is written whole
-    "cli/engine.py",  # to nowhere
+    "cli/run.py",  # a member of an archive that is written whole
+    "cli/options.py",  # to nowhere
     "engines/ray/tensors.py",
 }  # fmt: skip
 

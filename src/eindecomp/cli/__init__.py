@@ -7,23 +7,14 @@ result, 141 that the reader of its output went away.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from eindecomp.cli.root import app
-
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line."""
-    try:
-        # Here, so that an interrupt while modules are loaded is no traceback.
-        from eindecomp.cli.mistakes import leave_job
-        from eindecomp.cli.root import app
-        from eindecomp.cli.terminal import allow_any_terminal
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    from eindecomp.cli.root import app
+    from eindecomp.cli.terminal import allow_any_terminal, leave_job
+
     allow_any_terminal()
     try:
         app(prog_name="eindecomp")
@@ -31,11 +22,3 @@ def main() -> None:
         if isinstance(end.code, int) and end.code:
             leave_job(end.code)
         raise
-
-
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from eindecomp.cli.root import app
-
-    return app

@@ -1,5 +1,5 @@
 """`python -m eindecomp.cli`."""
 
-from eindecomp.cli import main
+from eindecomp_command import main
 
 main()

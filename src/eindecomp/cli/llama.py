@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from eindecomp.cli.completion import strategies
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from
-from eindecomp.cli.request import Json
-from eindecomp.cli.terminal import interruptible, status_line
-from eindecomp.cli.texts import STRATEGY_HELP, strategy_from
+from eindecomp.cli.options import EngineName, EngineOptions, Json, engine_from
+from eindecomp.cli.terminal import status_line
+from eindecomp.cli.texts import STRATEGY_HELP, number_from, strategy_from, strategy_names
 from eindecomp.engines.engine import ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
 
@@ -41,9 +38,7 @@ def llama(
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt",
-            metavar="TEXT",
-            help="the text to continue; by default lines of standard input",
+            metavar="TEXT", help="the text to continue; by default lines of standard input"
         ),
     ] = None,
     ids: Annotated[
@@ -82,13 +77,13 @@ def llama(
         str | None, typer.Option(help="float32 or bfloat16; by default as stored")
     ] = None,
     strategy: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="NAME",
-            autocompletion=strategies,
+            autocompletion=strategy_names,
             help=f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
         ),
-    ] = None,
+    ] = DEFAULT,
     interleaved: Annotated[
         bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
     ] = False,
@@ -100,18 +95,22 @@ def llama(
 
     Without --prompt it continues each line of standard input. --json prints one object for each
     prompt, on a line of its own.
+
+    Examples:
+        eindecomp llama DIR --prompt "Once upon a time" -p 2 --max-tokens 100
+        eindecomp llama DIR --prompt "Once" --temperature 0.8 --top-k 50 --seed 1
+        eindecomp llama DIR < prompts.txt
     """
     from eindecomp.models.llama import Llama, Sampling  # here: it takes long to import
 
     asked = (temperature, top_k, top_p) != (None, None, None)
     sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
-    chosen = strategy_from(DEFAULT if strategy is None else strategy)
+    chosen = strategy_from(strategy)
     runner = engine_from(engine, option)
-    with interruptible("nothing was generated"), status_line() as say:
-        say(f"loading {folder}")
+    with status_line(f"loading {folder}"):
         model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
-    with model, interruptible("the text ends here"):
+    with model:
         is_typed = prompt is None and _is_typed(ranks)
         for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:
@@ -155,13 +154,14 @@ def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:
 
 def _numbers(text: str) -> list[int]:
     """Token numbers, separated by blanks or commas."""
-    words = [word for word in re.split(r"[\s,]+", text) if word]
-    for word in words:
-        if not (word.isascii() and word.isdecimal() and len(word) < 10):
-            raise InputError(
-                f"the prompt must be token numbers, such as 1 306 4658, not {quote(word)}"
-            )
-    return [int(word) for word in words]
+    numbers: list[int] = []
+    for word in text.replace(",", " ").split():
+        number = number_from(word)
+        if number is None:
+            example = "such as 1 306 4658"
+            raise InputError(f"the prompt must be token numbers, {example}, not {quote(word)}")
+        numbers.append(number)
+    return numbers
 
 
 def _answer(

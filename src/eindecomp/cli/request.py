@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from eindecomp.cli.completion import machines, places, strategies
-from eindecomp.cli.files import name_of, read
+from eindecomp.cli.options import name_of, read
 from eindecomp.cli.texts import (
     STRATEGY_HELP,
-    InputsName,
     axes_from,
-    inputs_from,
     pin_from,
     strategy_from,
+    strategy_names,
     tie_from,
     work_from,
 )
@@ -33,15 +31,17 @@ if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
 
+InputsName = Literal["free", "sharded"]
 ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 PiecesName = Literal["balanced", "even", "ceil"]
 DEFAULT_WORK = "1.2"
 PANEL = "Planning"
 
-Json = Annotated[
-    bool, typer.Option("--json", help="print one JSON object, and nothing else, on standard output")
-]
+
+def machine_names() -> list[str]:
+    """What a shell completes as a machine, beside files."""
+    return list(PRESETS)
 
 
 def _option(*names: str, **given: Any) -> Any:
@@ -77,17 +77,17 @@ class Request:
     strategy: Annotated[
         str | None,
         _option(
-            metavar="NAME", autocompletion=strategies,
+            metavar="NAME", autocompletion=strategy_names,
             help=f"restrict the plan: free, which does not, {STRATEGY_HELP}",
         ),
     ] = None  # fmt: skip
     inputs: Annotated[
         InputsName,
         _option(
-            parser=inputs_from, metavar="WHERE", autocompletion=places,
+            metavar="WHERE",
             help="free (inputs lie wherever they are read) or sharded (each over all devices)",
         ),
-    ] = "free"  # fmt: skip
+    ] = "free"
     mesh: Annotated[
         str | None, _option(metavar="node=4,gpu=8", help="axes of the devices, outermost first")
     ] = None
@@ -97,7 +97,7 @@ class Request:
     machine: Annotated[
         str | None,
         _option(
-            metavar="NAME", autocompletion=machines,
+            metavar="NAME", autocompletion=machine_names,
             help="the machine for objective time, whose axes are the mesh of any objective: "
             f"{', '.join(PRESETS)}, or the .json file that calibrate has written",
         ),
@@ -174,60 +174,50 @@ class Request:
             return self  # without asking the engine: JAX would start with the devices it has now
         return replace(self, devices=stated_device_count(engine))
 
-    def plan_of(self, file: str) -> Plan:
-        """The plan that a file holds, or that is made of the graph it holds."""
-        return self.plan_from(read(file), file)
+    def plan_of(self, file: str, *, timed: bool = False) -> Plan:
+        """The plan that a file holds, or that is made of the graph it holds.
 
-    def plan_timed(self, file: str) -> Plan:
-        """The same; for a saved plan the machine is no option, but what the plan is timed on."""
-        found = read(file)
-        asked = replace(self, machine=None) if isinstance(found, bytes) else self
-        return asked.plan_from(found, file)
+        Where a saved plan is `timed`, the machine is no option, but what it is timed on.
+        """
+        return self.plan_from(read(file), file, timed=timed)
 
-    def _given(self) -> list[str]:
-        """The options that were given, but for the time."""
-        default = Request(time=self.time)
+    def plan_from(self, content: Graph | bytes, file: str, *, timed: bool = False) -> Plan:
+        """The same of what was read from a file."""
+        if not isinstance(content, bytes):
+            return self.plan(content)
+        default = Request(time=self.time, machine=self.machine if timed else None)
         names = [own.name for own in fields(self)]
-        return [f"--{name}" for name in names if getattr(self, name) != getattr(default, name)]
-
-    def plan_from(self, found: Graph | bytes, file: str) -> Plan:
-        """The plan of what was read from a file."""
-        if isinstance(found, bytes):
-            if given := self._given():
-                raise typer.BadParameter(
-                    f"{name_of(file)} is a plan already: options are for graphs, here "
-                    f"{', '.join(given)}"
-                )
-            return from_json(found, name_of(file))
-        return self.plan(found)
+        given = [f"--{name}" for name in names if getattr(self, name) != getattr(default, name)]
+        if given:
+            raise typer.BadParameter(
+                f"{name_of(file)} is a plan already: options are for graphs, here "
+                f"{', '.join(given)}"
+            )
+        return from_json(content, name_of(file))
 
 
 def planning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of planning, and hand it as `asked` what they say."""
     hints = get_type_hints(command, include_extras=True)
     own = [
-        parameter.replace(annotation=hints[parameter.name])
-        for parameter in signature(command).parameters.values()
-        if parameter.name != "asked"
+        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in signature(command).parameters.items()
+        if name != "asked"
     ]
-    options = _options()
-
-    @wraps(command)
-    def planned(**given: Any) -> None:
-        asked = Request(**{name: given.pop(name) for name in options})
-        command(asked=asked, **given)
-
-    parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *options.values())]
-    planned.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
-    planned.__annotations__ = {each.name: each.annotation for each in parameters}
-    return planned
-
-
-def _options() -> dict[str, Parameter]:
     hints = get_type_hints(Request, include_extras=True)
-    return {
-        field.name: Parameter(
+    options = [
+        Parameter(
             field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
         )
         for field in fields(Request)
-    }
+    ]
+
+    @wraps(command)
+    def planned(**given: Any) -> None:
+        asked = Request(**{option.name: given.pop(option.name) for option in options})
+        command(asked=asked, **given)
+
+    parameters = [*own, *options]
+    planned.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    planned.__annotations__ = {each.name: each.annotation for each in parameters}
+    return planned

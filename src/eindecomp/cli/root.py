@@ -3,62 +3,20 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from threading import current_thread, main_thread
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eindecomp import __version__
-from eindecomp.cli.examples import FIRST_STEPS, epilog, paragraphs
-from eindecomp.cli.mistakes import STATUSES, telling
+from eindecomp.cli.terminal import STATUSES, telling
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-
-class Command(TyperCommand):
-    """A command, which writes to no file that it reads."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run it."""
-        from eindecomp.cli.files import refuse_overwriting
-
-        refuse_overwriting(ctx.params)
-        return super().invoke(ctx)
-
-
-@cache
-def load_command(name: str) -> Any:
-    """The command of a name, with all its options."""
-    with _ending_at_interrupts():
-        if name == "import":
-            from eindecomp.cli.importing import commands
-
-            return typer.main.get_command(commands)
-        module = "look" if name in LOOKING else name
-        function = getattr(import_module(f"eindecomp.cli.{module}"), name)
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    text = paragraphs(function.__doc__)
-    alone.command(name, cls=Command, help=text, epilog=epilog(name))(function)
-    return typer.main.get_command(alone)
-
-
-@contextmanager
-def _ending_at_interrupts() -> Generator[None]:
-    """Let Ctrl-C end the program: as an exception it might be lost in a module that is loaded."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    usual = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
+    from collections.abc import Callable
 
 GROUPS = {
     "Plan and look": {
@@ -85,8 +43,50 @@ GROUPS = {
     },
 }
 """The commands, each with the first line of its help: a list of them loads none."""
-LOOKING = ("explain", "compare", "draw", "report")
-"""The commands that show a plan, which are in one module."""
+MODULES = {
+    "look": ("plan", "explain", "compare", "draw", "report", "simulate"),
+    "measure": ("bench", "calibrate"),
+    "frameworks": ("export", "import"),
+}
+"""The modules of several commands; any other command is in a module of its name."""
+
+
+class Command(TyperCommand):
+    """A command, which writes to no file that it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        from eindecomp.cli.options import refuse_overwriting
+
+        with suppress(ValueError):  # not in the main thread
+            # While modules were loaded, Ctrl-C ended the program: they might lose an exception.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        refuse_overwriting(ctx.params)
+        return super().invoke(ctx)
+
+
+@cache
+def load_command(name: str) -> Any:
+    """The command of a name, with all its options."""
+    module = next((each for each, names in MODULES.items() if name in names), name)
+    loaded = import_module(f"eindecomp.cli.{module}")
+    if name != "import":
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        _add(alone, name, getattr(loaded, name))
+        return typer.main.get_command(alone)
+    group = typer.Typer(no_args_is_help=True, help=GROUPS["Other frameworks"]["import"])
+    for framework, function in loaded.IMPORTS.items():
+        _add(group, framework, function)
+    return typer.main.get_command(group)
+
+
+def _add(commands: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Add a command, whose docstring is its help; the examples in it come last, a line each."""
+    text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    # One line for each paragraph, as typer keeps its breaks or not.
+    paragraphs = [" ".join(part.split("\n")) for part in text.split("\n\n")]
+    epilog = f"\b\nExamples:\n{examples}"
+    commands.command(name, cls=Command, help="\n\n".join(paragraphs), epilog=epilog)(function)
 
 
 class Commands(TyperGroup):
@@ -94,16 +94,9 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that is called, in place of its line in the list."""
-        from eindecomp.cli.root import load_command
-
         if args and args[0] in self.commands:
             self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write what `eindecomp` is, and the list of commands."""
-        self.help = _help()
-        super().format_help(ctx, formatter)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read what stands before the command."""
@@ -133,29 +126,16 @@ for _group, _commands in GROUPS.items():
         app.command(_name, help=_summary, rich_help_panel=_group)(_later)
 
 
-def _help() -> str:
-    """What `eindecomp` is and how to begin; brackets are no markup, where rich would see it."""
-    from rich.markup import escape
-
-    steps = FIRST_STEPS if app.rich_markup_mode is None else escape(FIRST_STEPS)
-    return f"""\
-Split a tensor computation over many devices so that the least data moves, and run it.
-
-{steps}"""
-
-
-def _statuses() -> str:
-    lines = "".join(f"\n  {status:>3}  {meaning}" for status, meaning in STATUSES.items())
-    return f"\b\nExit status:{lines}"
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"eindecomp {__version__}")
         raise typer.Exit
 
 
-@app.callback(epilog=_statuses())
+_MEANINGS = [f"  {status:>3}  {meaning}" for status, meaning in STATUSES.items()]
+
+
+@app.callback(epilog="\n".join(["\b", "Exit status:", *_MEANINGS]))
 def root(
     _version: Annotated[
         bool,
@@ -170,5 +150,16 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Read what stands before a command."""
+    """Split a tensor computation over many devices so that the least data moves, and run it.
+
+    \b
+    Write this to product.ein, a matrix product:
+      input X\\[i: 256, j: 256], Y\\[j, k: 256]
+      Z\\[i,k] <- sum X\\[i,j] * Y\\[j,k]
+      output Z
+    and try:
+      eindecomp plan product.ein -p 4 --inputs sharded     # for 4 devices
+      eindecomp compare product.ein -p 4 --inputs sharded  # with usual ways
+      eindecomp run product.ein -p 4 --random --check      # compute it
+    """
     del debug  # which `Commands` looks up

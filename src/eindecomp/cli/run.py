@@ -1,28 +1,47 @@
-"""`eindecomp run`: compute a graph's outputs as planned."""
+"""`eindecomp run`: compute a graph's outputs as planned, of arrays from files or random numbers."""
 
 from __future__ import annotations
 
 import math
+import zipfile
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import orjson
 import typer
+from numpy.lib.format import MAGIC_PREFIX
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from eindecomp.api.compile import plan_together
 from eindecomp.api.compile import run as run_plan
-from eindecomp.cli import request as ask
-from eindecomp.cli.arrays import given_arrays, random_inputs, write_npz
-from eindecomp.cli.engine import EngineName, EngineOptions, engine_from, is_first
-from eindecomp.cli.files import AnyFile, read, to_write
-from eindecomp.cli.terminal import columns, interruptible, status_line
+from eindecomp.cli.options import (
+    AnyFile,
+    EngineName,
+    EngineOptions,
+    Json,
+    Output,
+    Trace,
+    engine_from,
+    is_first,
+    read,
+)
+from eindecomp.cli.request import Request, planning
+from eindecomp.cli.terminal import columns, status_line
+from eindecomp.engines.array_files import (
+    check_regular,
+    check_start,
+    npy_array,
+    open_stored,
+    reading,
+)
+from eindecomp.engines.jax.hlo import KINDS
 from eindecomp.engines.whole_files import write_whole
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, suggest
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
@@ -30,7 +49,7 @@ from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.show.trace import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.engines.engine import Engine
     from eindecomp.engines.result import Result
@@ -41,14 +60,13 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-@ask.planning
+@planning
 def run(
     file: AnyFile,
-    asked: ask.Request,
+    asked: Request,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            "--data",
             metavar="data.npz|X=x.npy",
             help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
             "s=0.5 for run-time scalars; repeat it for several",
@@ -61,75 +79,75 @@ def run(
         int | None,
         typer.Option(metavar="N", min=0, help="seed of the random inputs; 0 by default"),
     ] = None,
-    output: Annotated[
-        Path | None, to_write("-o", "--output", help="write the outputs to this .npz file")
-    ] = None,
+    output: Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="compare with the reference; slow for large inputs")
     ] = False,
-    trace: Annotated[
-        Path | None, to_write("--trace", help="write a trace for Perfetto or Chrome to this file")
-    ] = None,
+    trace: Trace = None,
     engine: EngineName = "threads",
     option: EngineOptions = None,
-    json: ask.Json = False,
+    json: Json = False,
 ) -> None:
     """Compute a graph's outputs as planned, on this machine or many.
 
     Takes a saved plan, or plans a graph first; by default it runs on the cores of this machine, on
-    others by --engine. Prints time, bytes moved and peak memory, and a line for each output.
+    others by --engine. Prints time, bytes moved and peak memory, and a line for each output; -o
+    writes the outputs to an .npz file.
+
+    Examples:
+        eindecomp run model.ein -p 2 --random --check
+        eindecomp run plan.json --data data.npz -o out.npz --trace run.json
+        eindecomp run model.ein -p 8 --data X=x.npy --data W=weights.safetensors#w
+        mpirun -n 4 eindecomp run model.ein --data data.npz --engine spmd
     """
-    _check_inputs(data, seed, random=random)
-    _check_places(output, trace)
+    _check_options(data, seed, random, output, trace)
     limit()  # of the compiled code that is kept: refused before a plan is made
     runner = engine_from(engine, option)  # so is an engine that does not exist
-    if not is_first(runner):
+    first = is_first(runner)
+    if not first:
         trace = None
     # A trace that cannot be written must not cost the outputs: it comes last.
     with nullcontext() if trace is None else tracing(trace) as on_event:
-        with interruptible("no outputs were written"):
-            plan, graph = _planned(file, asked, runner)
-            arrays = (
-                random_inputs(plan.graph, seed or 0)
-                if random
-                else given_arrays(plan.graph, data or ())
-            )
-            result = run_plan(plan, arrays, runner, on_event=on_event)
-            for name in result:  # which all ranks of a job gather together
-                result[name]
-            worst: dict[str, float] = {}
-            if check and is_first(runner):
-                with status_line() as say:
-                    say("computing the reference")
-                    worst = errors_of(result, graph, arrays)
-        if output is not None and is_first(runner):
+        plan, graph = _planned(file, asked, runner)
+        arrays = (
+            random_inputs(plan.graph, seed or 0) if random else given_arrays(plan.graph, data or ())
+        )
+        result = run_plan(plan, arrays, runner, on_event=on_event)
+        for name in result:  # which all ranks of a job gather together
+            result[name]
+        worst = _errors(result, graph, arrays) if check and first else {}
+        if output is not None and first:
             write_whole(output, lambda opened: write_npz(opened, result))
         if json:
             typer.echo(orjson.dumps(_record(result, worst)))
         else:
             _show(result, worst, plan.graph)
-    if not is_rounding(worst, plan.graph):
+    count = len(plan.graph.vertices)
+    if any(error > _tolerance(plan.graph[name], count) for name, error in worst.items()):
         raise InputError("the outputs differ from the reference by more than rounding")
 
 
-def _check_inputs(data: list[str] | None, seed: int | None, *, random: bool) -> None:
+def _check_options(
+    data: list[str] | None,
+    seed: int | None,
+    random: bool,
+    output: Path | None,
+    trace: Path | None,
+) -> None:
+    """Refuse now what could not be read, or could not be written after the run."""
     if random and data:
         raise typer.BadParameter("inputs come from --random or from --data, not from both")
     if not random and not data:
         raise typer.BadParameter("say where inputs come from: --random, or --data data.npz")
     if seed is not None and not random:
         raise typer.BadParameter("--seed is for --random")
-
-
-def _check_places(output: Path | None, trace: Path | None) -> None:
-    """Refuse now what could not be written after the run."""
     if output is not None and output.suffix == ".npy":
         raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
     if output is not None and trace is not None and output.resolve() == trace.resolve():
         raise typer.BadParameter(f"two things cannot both be written to {output}")
 
 
-def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph]:
+def _planned(file: str, asked: Request, runner: Engine) -> tuple[Plan, Graph]:
     """The plan for an engine, and the graph to check it against.
 
     That is the graph as it was written where a graph is given, so that rewriting it is checked too.
@@ -148,28 +166,16 @@ def _planned(file: str, asked: ask.Request, runner: Engine) -> tuple[Plan, Graph
 
 
 def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
-    stats = result.stats
-    return {
-        "seconds": stats.seconds,
-        "flops": stats.flops,
-        "bytes_moved": stats.bytes_moved,
-        "bytes_by_vertex": dict(stats.bytes_by_vertex),
-        "peak_memory": stats.peak_memory,
-        "tasks": stats.tasks,
-        "workers": stats.workers,
-        "recovered": list(stats.recovered),
-        "cut_into": stats.cut_into,
-        "outputs": {
-            name: {"shape": list(array.shape), "dtype": array.dtype.name}
-            | ({"nan": nan} if (nan := count_nan(array)) else {})
-            | ({"error": _finite(worst[name])} if name in worst else {})
-            for name, array in result.items()
-        },
-    }
-
-
-def _finite(error: float) -> float | str:
-    return "inf" if math.isinf(error) else error  # which JSON has no number for
+    outputs: dict[str, dict[str, Any]] = {}
+    for name, array in result.items():
+        outputs[name] = {"shape": array.shape, "dtype": array.dtype.name}
+        if nan := count_nan(array):
+            outputs[name]["nan"] = nan
+        if name in worst:  # JSON has no number for infinity
+            outputs[name]["error"] = "inf" if math.isinf(worst[name]) else worst[name]
+    stats = {field.name: getattr(result.stats, field.name) for field in fields(result.stats)}
+    by_vertex = dict(result.stats.bytes_by_vertex)
+    return stats | {"bytes_by_vertex": by_vertex, "outputs": outputs}
 
 
 def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
@@ -195,16 +201,11 @@ def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:
     Console(width=columns()).print(table)
 
 
-def errors_of(result: Result, graph: Graph, arrays: Mapping[str, Any]) -> dict[str, float]:
+def _errors(result: Result, graph: Graph, arrays: Mapping[str, Any]) -> dict[str, float]:
     """The largest error of each output, against what the graph means."""
-    wanted = evaluate(graph, arrays)
+    with status_line("computing the reference"):
+        wanted = evaluate(graph, arrays)
     return {name: largest_error(result[name], right) for name, right in wanted.items()}
-
-
-def is_rounding(errors: Mapping[str, float], graph: Graph) -> bool:
-    """Whether all errors are as small as rounding makes them."""
-    count = len(graph.vertices)
-    return all(error <= _tolerance(graph[name], count) for name, error in errors.items())
 
 
 def count_nan(array: Array) -> int:
@@ -236,3 +237,76 @@ def _tolerance(vertex: Vertex, vertices: int) -> float:
     bits = {2: 2e-2, 4: 1e-4}
     real = vertex.dtype.itemsize // (2 if kind(vertex.dtype) is Kind.COMPLEX else 1)
     return bits.get(real, 1e-10) * max(1.0, math.sqrt(vertices / 10))
+
+
+# Inputs and outputs as arrays
+
+
+def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
+    """Arrays and scalars from files; but for .npz they stay on disk and are read tile by tile."""
+    arrays: dict[str, Any] = {}
+    known = [*(vertex.name for vertex in graph.inputs), *graph.scalars]
+    for text in texts:
+        if text == "-":
+            raise InputError("arrays are read from files: --data takes no standard input")
+        name, equals, value = text.partition("=")
+        if not equals:
+            arrays |= _npz_arrays(Path(text))
+        elif name in graph.scalars:
+            arrays[name] = _number(name, value)
+        elif name in known:
+            # A name without a known ending is that of a .npy file.
+            known_kind = Path(value.partition("#")[0]).suffix.lower() in KINDS
+            arrays[name] = open_stored(value, name) if known_kind else npy_array(Path(value))
+        else:
+            raise InputError(f"{name!r} is not an input of the graph{suggest(name, known)}")
+    return arrays
+
+
+def _npz_arrays(path: Path) -> dict[str, Array]:
+    check_regular(path)
+    with reading(path, ".npz"), path.open("rb") as opened:
+        if opened.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
+            raise InputError(f"{path} holds one array: say which input it is, as X={path}")
+        opened.seek(0)
+        check_start(path, opened, b"PK", ".npz")
+        with np.load(opened, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+
+def _number(name: str, text: str) -> complex | float | int:
+    for number in (int, float, complex):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    raise InputError(f"scalar {name!r} is a number, not {text!r}")
+
+
+def random_inputs(graph: Graph, seed: int) -> dict[str, Any]:
+    """Numbers for all inputs and scalars of a graph, the same for a seed."""
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    for vertex in graph.inputs:
+        try:
+            arrays[vertex.name] = _random_array(vertex, rng)
+        except MemoryError as error:
+            raise InputError(f"no memory for random numbers as {vertex}: {error}") from None
+    return arrays | {name: dtype.type(1).item() for name, dtype in graph.scalars.items()}
+
+
+def _random_array(vertex: Vertex, rng: np.random.Generator) -> Array:
+    if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
+        return rng.integers(0, 2, vertex.shape, vertex.dtype)
+    # In float32 unless that rounds: what is drawn wider takes twice the memory.
+    wide = vertex.dtype.name in ("float64", "complex128")
+    drawn = rng.standard_normal(vertex.shape, np.float64 if wide else np.float32)
+    return drawn.astype(vertex.dtype, copy=False)
+
+
+def write_npz(opened: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name as NumPy's .npz does, one after another."""
+    with zipfile.ZipFile(opened, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

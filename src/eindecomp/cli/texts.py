@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING
 
 import typer
 
 from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eindecomp.planner.space.strategy import GivenStrategy
 
-InputsName = Literal["free", "sharded"]
 
-
-def pairs_from(option: str, example: str, texts: Iterable[str]) -> dict[str, str]:
+def pairs_from(option: str, example: str, texts: Iterable[str], sign: str = "=") -> dict[str, str]:
     """What each name is given; `example` shows in messages how the option is written.
 
     >>> pairs_from("--tie", "W=new_W", ["W=new_W", "B = new_B"])
     {'W': 'new_W', 'B': 'new_B'}
     """
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not name or not equals:
+        name, given, value = (part.strip() for part in text.partition(sign))
+        if not name or not given:
             raise typer.BadParameter(f"{option} is such as {example}, not {text!r}")
-        if name in found:
+        if name in pairs:
             raise typer.BadParameter(f"{option}: {name!r} is given twice")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 def number_from(text: str) -> int | None:
     """A whole number with no more digits than numbers of devices or pieces have."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else None
-
-
-def inputs_from(text: str) -> InputsName:
-    """Where inputs lie; whoever means arrays learns which option takes them."""
-    names = get_args(InputsName)
-    if text not in names:
-        hint = "; arrays are given by --data of eindecomp run" if {".", "="} & set(text) else ""
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(names)}{hint}")
-    return cast("InputsName", text)
 
 
 def pin_from(texts: Sequence[str]) -> dict[str, dict[str, int | list[str]]]:
@@ -53,33 +42,22 @@ def pin_from(texts: Sequence[str]) -> dict[str, dict[str, int | list[str]]]:
     >>> pin_from(["X=i:2, j:gpu", "Y=i:node+gpu", "Z"])
     {'X': {'i': 2, 'j': ['gpu']}, 'Y': {'i': ['node', 'gpu']}, 'Z': {}}
     """
-    found: dict[str, dict[str, int | list[str]]] = {}
-    for text in texts:
-        name, _, layout = (part.strip() for part in text.partition("="))
-        if not name:
-            raise typer.BadParameter(f"--pin is such as X=i:2,j:gpu, not {text!r}")
-        if name in found:
-            raise typer.BadParameter(f"--pin: {name!r} is pinned twice")
-        found[name] = {}
-        for cut in layout.split(",") if layout else ():
-            label, _, value = (part.strip() for part in cut.partition(":"))
-            if not label:
-                raise typer.BadParameter(f"--pin {name}: {cut!r} names no label, as i:2 does")
-            if label in found[name]:
-                raise typer.BadParameter(f"--pin {name}: label {label!r} is there twice")
-            found[name][label] = _pieces_or_axes(name, label, value)
-    return found
+    example = "X=i:2,j:gpu"
+    pins: dict[str, dict[str, int | list[str]]] = {}
+    named = [text if "=" in text else f"{text}=" for text in texts]
+    for name, layout in pairs_from("--pin", example, named).items():
+        cuts = pairs_from("--pin", example, layout.split(",") if layout else (), ":")
+        pins[name] = {label: _pieces_or_axes(label, cut) for label, cut in cuts.items()}
+    return pins
 
 
-def _pieces_or_axes(name: str, label: str, text: str) -> int | list[str]:
+def _pieces_or_axes(label: str, text: str) -> int | list[str]:
     if (pieces := number_from(text)) is not None:
         return pieces
     axes = [axis.strip() for axis in text.split("+")]
     if not all(axes):
-        raise typer.BadParameter(
-            f"--pin {name}: label {label!r} needs pieces or axes, "
-            f"such as {label}:2 or {label}:node+gpu, not {text!r}"
-        )
+        example = f"{label}:2 or {label}:node+gpu"
+        raise typer.BadParameter(f"--pin is of pieces or axes, such as {example}, not {text!r}")
     return axes
 
 
@@ -89,11 +67,11 @@ def tie_from(texts: Sequence[str]) -> dict[str, str]:
     >>> tie_from(["W=new_W", "B = new_B"])
     {'W': 'new_W', 'B': 'new_B'}
     """
-    found = pairs_from("--tie", "W=new_W", texts)
-    for name, result in found.items():
+    ties = pairs_from("--tie", "W=new_W", texts)
+    for name, result in ties.items():
         if not result:
             raise typer.BadParameter(f"--tie {name}: no result is named, as W=new_W does")
-    return found
+    return ties
 
 
 def work_from(text: str) -> float | None:
@@ -119,14 +97,18 @@ def axes_from(text: str) -> dict[str, int]:
     >>> axes_from("node=4, gpu=8")
     {'node': 4, 'gpu': 8}
     """
-    found: dict[str, int] = {}
-    for axis in text.split(","):
-        name, _, given = (part.strip() for part in axis.partition("="))
+    axes: dict[str, int] = {}
+    for name, given in pairs_from("--mesh", "node=4,gpu=8", text.split(",")).items():
         size = number_from(given)
-        if not name or size is None or name in found:
+        if size is None:
             raise typer.BadParameter(f"--mesh is such as node=4,gpu=8, not {text!r}")
-        found[name] = size
-    return found
+        axes[name] = size
+    return axes
+
+
+def strategy_names() -> list[str]:
+    """What a shell completes as a strategy."""
+    return ["free", "sqrt", *NAMED, *ALIASES]
 
 
 STRATEGY_HELP = (
@@ -147,40 +129,31 @@ def strategy_from(text: str) -> GivenStrategy | None:
         return None
     if text == "sqrt" or text in NAMED or text in ALIASES:
         return text
-    kinds: dict[str, list[str]] = {}
-    degrees: dict[str, int] = {}
-    others: list[str] = []
-    state: str | None = None
-    for part in text.split(","):
-        name, equals, labels = (each.strip() for each in part.partition("="))
-        label, colon, value = (each.strip() for each in part.partition(":"))
-        if equals:
-            _once(text, name, kinds)
-            kinds[name] = []
-            for each in map(str.strip, labels.split("+")):
-                _once(text, each, kinds[name])
-                kinds[name].append(each)
-        elif colon and value in STATES and label == "state" and state is None:
-            state = value
-        elif colon and (degree := number_from(value)) is not None:
-            _once(text, label, degrees)
-            degrees[label] = degree
-        elif colon:
-            raise typer.BadParameter(
-                f"strategy {text!r}: {part.strip()!r} is neither such as b:2 nor one state "
-                f"({', '.join(STATES)})"
-            )
-        else:
-            _once(text, name, others)
-            others.append(name)
-    if not kinds and not degrees and state is None:
+    option, example = f"strategy {text!r}", "b:2,t=h+g,s,state:gathered"
+    parts = text.split(",")
+    others = _labels(option, [part for part in parts if "=" not in part and ":" not in part])
+    if len(others) == len(parts):
         return others
-    kinds |= {OTHERS: others} if others else {}
-    return {"labels": kinds, "degrees": degrees, "state": state or "free"}
+    kinds = pairs_from(option, example, [part for part in parts if "=" in part])
+    labels = {kind: _labels(option, listed.split("+")) for kind, listed in kinds.items()}
+    labels |= {OTHERS: others} if others else {}
+    counts = pairs_from(option, example, [part for part in parts if ":" in part], ":")
+    state = counts.pop("state") if counts.get("state") in STATES else "free"
+    degrees: dict[str, int] = {}
+    for label, count in counts.items():
+        degree = number_from(count)
+        if degree is None:
+            known = f"neither such as b:2 nor one state ({', '.join(STATES)})"
+            raise typer.BadParameter(f"{option}: '{label}:{count}' is {known}")
+        degrees[label] = degree
+    return {"labels": labels, "degrees": degrees, "state": state}
 
 
-def _once(text: str, name: str, found: Collection[str]) -> None:
-    if not name:
-        raise typer.BadParameter(f"strategy {text!r}: a label is missing")
-    if name in found:
-        raise typer.BadParameter(f"strategy {text!r}: {name!r} is there twice")
+def _labels(option: str, parts: Sequence[str]) -> list[str]:
+    labels = [part.strip() for part in parts]
+    if not all(labels):
+        raise typer.BadParameter(f"{option}: a label is missing")
+    for label in labels:
+        if labels.count(label) > 1:
+            raise typer.BadParameter(f"{option}: {label!r} is there twice")
+    return labels

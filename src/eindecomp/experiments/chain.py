@@ -10,13 +10,16 @@ import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.experiments.measure import (
+    DEVICES,
+    FEW,
+    OURS,
     Contender,
     devices_for,
     peers_beside,
+    price,
     race,
     ranks_of,
 )
-from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
+    Peers = Callable[[Mapping[str, Array]], Mapping[str, Peer]]
 
 _ROWS = {"rows": ["i", "l"]}
 """A chain's data parallelism: every product is cut along the rows of its result."""
@@ -47,10 +51,6 @@ def numpy_chain(x: Mapping[str, Array]) -> Generator[Way]:
     yield lambda: a @ b + c @ (d @ e)
 
 
-def _numpy_alone(x: Mapping[str, Array]) -> dict[str, Peer]:
-    return {"NumPy": partial(numpy_chain, x)}
-
-
 def chain(
     quick: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -58,7 +58,7 @@ def chain(
     sizes: Sequence[int] | None = None,
     devices: Sequence[int] | None = None,
     engine: str | Engine = "threads",
-    peers: Callable[[Mapping[str, Array]], Mapping[str, Peer]] = _numpy_alone,
+    peers: Peers = lambda x: {"NumPy": partial(numpy_chain, x)},
 ) -> Findings:
     """Time every size against peers, and price plans of the largest; `quick` takes a small one."""
     chosen = sizes or ((500,) if quick else (1000, 2000, 4000))
@@ -81,7 +81,7 @@ def _measure(
     graph: Graph,
     s: int,
     engine: str | Engine,
-    peers: Callable[[Mapping[str, Array]], Mapping[str, Peer]],
+    peers: Peers,
 ) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}

@@ -12,22 +12,25 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.errors import check_whole
 from eindecomp.experiments.measure import (
+    DEVICES,
+    FEW,
+    OURS,
     Contender,
     Lapse,
     apart,
     devices_for,
     peers_beside,
+    price,
     race,
 )
-from eindecomp.experiments.price import DEVICES, FEW, OURS, price
 from eindecomp.experiments.record import Findings, LossCurve
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
+from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
-from eindecomp.models.sizes import check_whole
-from eindecomp.models.synthetic import Synthetic
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import applicable
 

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.experiments.measure import Contender, devices_for, peers_beside, race
-from eindecomp.experiments.price import FEW, OURS, price
+from eindecomp.experiments.measure import (
+    FEW,
+    OURS,
+    Contender,
+    devices_for,
+    peers_beside,
+    price,
+    race,
+)
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.on_devices import bucket

@@ -1,10 +1,15 @@
-"""Measures contenders in turn, so that other load on the machine slows all of them alike."""
+"""Measures contenders in turn, so that other load on the machine slows all of them alike.
+
+Beside times there are bytes: what EinDecomp's plan and the usual strategies move, on 2 to 64
+devices.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -14,12 +19,25 @@ import numpy as np
 from eindecomp.api.compile import engine_of
 from eindecomp.engines.engine import Ranks, device_count
 from eindecomp.engines.engine import ranks_of as engine_ranks
-from eindecomp.experiments.record import Kind, Timed, Timing
+from eindecomp.experiments.record import Kind, Priced, Timed, Timing
+from eindecomp.graph.rewrites.rewrite import rewrite
+from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
+    from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
+    from eindecomp.planner.space.strategy import GivenStrategy
+
+DEVICES = (2, 4, 8, 16, 32, 64)
+FEW = DEVICES[:3]
+OURS = "eindecomp"
+_TIME_LIMIT = 20
+"""Seconds for each plan; only the largest need more than one."""
+
 
 _PAUSE = 0.05
 """Seconds before a turn: the threads of the library before may still spin on the cores."""
@@ -188,3 +206,41 @@ def same_largest(found: object, wanted: object) -> float:
     """
     left, right = (np.asarray(each, np.float64).argmax(-1) for each in (found, wanted))
     return float((left == right).mean())
+
+
+def price(
+    case: str,
+    graph: Graph,
+    inputs: Sequence[str] = ("free", "sharded"),
+    devices: Sequence[int] = DEVICES,
+    more: Mapping[str, GivenStrategy] | None = None,
+    tie: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Priced]:
+    """Plan a graph under strategies that its labels allow, and `more` of them.
+
+    `tie` are the inputs that a step leaves for the next one.
+    """
+    ready = rewrite(graph)
+    rows: list[Priced] = []
+    for placed in inputs:
+        for count in devices:
+            ours = 0
+            named = applicable(ready, count, stateful=bool(tie))
+            strategies: dict[str, GivenStrategy | None] = {OURS: None, **named, **(more or {})}
+            for name, strategy in strategies.items():
+                say(f"{case}, inputs {placed}: planning {name} for {count} devices")
+                plan = make_plan(
+                    ready, count, strategy=strategy, inputs=placed, rewrite=False,
+                    tie=tie, time_limit=_TIME_LIMIT,
+                )  # fmt: skip
+                program = program_of(plan)
+                moved = program.moved
+                ours = moved if name == OURS else ours
+                ratio = moved / ours if ours else inf if moved else 1.0
+                row = Priced(
+                    case, placed, count, name, int(plan.cost), moved, ratio,
+                    plan.gap, plan.seconds, fullest(program).bytes,
+                )  # fmt: skip
+                rows.append(row)
+    return rows

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal, cast
 
 import orjson
+from threadpoolctl import threadpool_info
 
-from eindecomp.experiments.host import Host
+from eindecomp.kernels.cores import cores
 
 Kind = Literal["ours", "strategy", "peer", "floor"]
 """A floor is computed from measured speeds: what no contender can be faster than."""
@@ -84,6 +88,50 @@ class Findings:
     timed: tuple[Timed, ...]
     priced: tuple[Priced, ...]
     curves: tuple[LossCurve, ...] = ()
+
+
+# The machine that something was measured on: its processor, memory, BLAS and packages
+
+_PACKAGES = (
+    "eindecomp", "numpy", "scipy", "numba", "dask", "torch", "triton", "transformers",
+    "accelerate", "deepspeed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where something was measured."""
+
+    system: str
+    cpu: str
+    cores: int
+    memory: int
+    """In bytes."""
+    blas: tuple[str, ...]
+    """Every BLAS that is loaded: name, version, and the core that its kernels are for."""
+    versions: dict[str, str]
+
+    @staticmethod
+    def here() -> Host:
+        """This machine."""
+        import scipy.linalg  # pyright: ignore[reportUnusedImport]  # noqa: F401 - loads its BLAS
+        from llvmlite import binding
+
+        versions = {"python": platform.python_version()}
+        for package in _PACKAGES:
+            try:
+                versions[package] = version(package)
+            except PackageNotFoundError:
+                continue
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        system = f"{platform.system()} {platform.machine()}"
+        blas: dict[str, None] = {}
+        for info in cast("list[dict[str, Any]]", threadpool_info()):
+            if info["user_api"] == "blas":
+                told = (info["internal_api"], info.get("version"), info.get("architecture"))
+                blas[" ".join(word for word in told if word)] = None
+        cpu = str(binding.get_host_cpu_name())
+        return Host(system, cpu, cores(), memory, tuple(blas), versions)
 
 
 @dataclass(frozen=True, slots=True)

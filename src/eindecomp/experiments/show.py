@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.experiments.price import OURS
-from eindecomp.show.words import ratio, render, short
+from eindecomp.experiments.measure import OURS
+from eindecomp.show.words import ratio, render, short, table
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.host import Host
-    from eindecomp.experiments.record import LossCurve, Priced, Record, Timed
+    from eindecomp.experiments.record import Host, LossCurve, Priced, Record, Timed
 
     Columns = Mapping[str, Callable[[Any], str]]
     """For each column, what a row has in it."""
@@ -56,30 +54,21 @@ def grouped(rows: tuple[Priced, ...]) -> dict[tuple[str, str], list[Priced]]:
     return groups
 
 
-def table_of(*columns: str) -> Table:
-    """An empty table; all columns but the first hold numbers."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(columns[0], overflow="fold")
-    for column in columns[1:]:
-        table.add_column(column, justify="right", overflow="fold")
-    return table
-
-
 def times(rows: Sequence[Timed], columns: Columns, title: str) -> list[Text | Table]:
     """A table of times, with the columns that some row has anything in, and who is absent."""
     filled = [(name, cell) for name, cell in columns.items() if any(map(cell, rows))]
-    table = table_of("who", *(name for name, _ in filled))
+    shown = table("who", *(name for name, _ in filled))
     case = ""
     for row in rows:
         if row.case != case:
             case = row.case
-            table.add_section()
-            table.add_row(Text(case, style="bold"))
+            shown.add_section()
+            shown.add_row(Text(case, style="bold"))
         cells = ["", "absent"] if row.timing is None else [cell(row) for _, cell in filled]
-        table.add_row(Text("  " + row.name), *map(Text, cells))
+        shown.add_row(Text("  " + row.name), *map(Text, cells))
     reasons = dict.fromkeys((row.name, row.absent) for row in rows if row.absent is not None)
     absent = [Text(f"{name} is absent: {reason}") for name, reason in reasons]
-    return [Text(title), table, *absent, Text("")]
+    return [Text(title), shown, *absent, Text("")]
 
 
 def _time(seconds: float | None) -> str:
@@ -104,25 +93,23 @@ TIME_COLUMNS: Columns = {
 
 def _moves(rows: list[Priced]) -> Table:
     names = list(dict.fromkeys(row.name for row in rows))
-    table = table_of("devices", *names)
+    shown = table("devices", *names)
     for devices in dict.fromkeys(row.devices for row in rows):
-        by_name = {row.name: row for row in rows if row.devices == devices}
-        cells = [_moved(by_name[name]) if name in by_name else "" for name in names]
-        table.add_row(str(devices), *map(Text, cells))
-    return table
-
-
-def _moved(row: Priced) -> str:
-    moved = short(row.bytes_counted, "bytes")
-    again = "" if row.name == OURS else f" ({ratio(row.ratio)})"
-    return f"{moved}{again}, {short(row.memory, 'bytes')}"
+        cells = dict.fromkeys(names, "")
+        for row in rows:
+            if row.devices == devices:
+                again = "" if row.name == OURS else f" ({ratio(row.ratio)})"
+                sizes = [short(size, "bytes") for size in (row.bytes_counted, row.memory)]
+                cells[row.name] = f"{sizes[0]}{again}, {sizes[1]}"
+        shown.add_row(str(devices), *map(Text, cells.values()))
+    return shown
 
 
 def losses(curves: Sequence[LossCurve]) -> Table:
     """The first and the last loss of everybody."""
-    table = table_of("who", "steps", "first", "last", "apart from ours")
+    shown = table("who", "steps", "first", "last", "apart from ours")
     for curve in curves:
         first, last = curve.losses[0], curve.losses[-1]
         cells = (str(len(curve.losses)), f"{first:.5f}", f"{last:.5f}", f"{curve.apart:.1e}")
-        table.add_row(Text(curve.name), *map(Text, cells))
-    return table
+        shown.add_row(Text(curve.name), *map(Text, cells))
+    return shown

@@ -5,8 +5,7 @@ from eindecomp.models.checkpoint import Checkpoint, load_checkpoint, save_checkp
 from eindecomp.models.fit import Batches, Fitted, NotSavedError, fit
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import adam, adamw, momentum, sgd, training_step
-from eindecomp.models.paper_graphs import chain, ffnn
-from eindecomp.models.synthetic import Synthetic
+from eindecomp.models.paper_graphs import Synthetic, chain, ffnn
 
 __all__ = [
     "Batches",

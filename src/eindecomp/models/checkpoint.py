@@ -8,7 +8,6 @@ graph and never evaluated.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -16,6 +15,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import orjson
 
 from eindecomp.engines.engine import Ranks, at_first
 from eindecomp.engines.safetensors_file import NAMES
@@ -76,19 +76,12 @@ def check_storable(graph: Graph) -> None:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
 
-def config_text(config: RunConfig) -> str:
+def config_text(config: Mapping[str, Any]) -> bytes:
     """A configuration as JSON."""
     try:
-        return json.dumps(config, sort_keys=True, default=_plain_number)
-    except (TypeError, ValueError, RecursionError) as error:
+        return orjson.dumps(config, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
         raise InputError(f"config is not JSON: {error}") from None
-
-
-def _plain_number(value: Any) -> Any:
-    """NumPy's numbers as Python's, the only ones that JSON knows."""
-    if isinstance(value, np.bool_ | np.integer | np.floating):
-        return cast("Any", value).item()
-    raise TypeError(f"{quote(value)} is a {type(value).__name__}")
 
 
 def check_config(path: Path, found: Any, config: RunConfig | None) -> RunConfig:
@@ -96,18 +89,16 @@ def check_config(path: Path, found: Any, config: RunConfig | None) -> RunConfig:
     if not isinstance(found, dict):
         raise InputError(f"{path}: config: not an object")
     own = cast("RunConfig", found)
-    # As texts: JSON makes lists of tuples, and NaN is not equal to itself.
-    if config is not None and config_text(own) != config_text(config):
-        differing = sorted(
-            k
-            for k in {*own, *config}
-            if config_text({k: own.get(k)}) != config_text({k: config.get(k)})
-        )
-        told = [
-            f"{shorten(k, 60)} was {quote(own.get(k))} and is {quote(config.get(k))}"
-            for k in differing
-        ]
-        raise InputError(f"{path}: is of another configuration: {shorten(', '.join(told), 1000)}")
+    given = own if config is None else config
+    # As texts: JSON makes lists of tuples.
+    differing = [
+        f"{shorten(name, 60)} was {quote(own.get(name))} and is {quote(given.get(name))}"
+        for name in sorted({*own, *given})
+        if config_text({"": own.get(name)}) != config_text({"": given.get(name)})
+    ]
+    if differing:
+        told = shorten(", ".join(differing), 1000)
+        raise InputError(f"{path}: is of another configuration: {told}")
     return own
 
 
@@ -199,7 +190,7 @@ class CheckpointFolder:
         blocks = self._own_blocks(tensors, step)
         boxes = {name: box for name, (box, _) in blocks.items()}
         arrays = {name: np.asarray(block) for name, (_, block) in blocks.items()}
-        told = {"losses": losses, "config": json.loads(config_text(config)), "graph": str(graph)}
+        told = {"losses": losses, "config": orjson.loads(config_text(config)), "graph": str(graph)}
         keep = () if self.latest is None else (self.latest,)
         self._steps.write(step, arrays, {"boxes": boxes}, told, keep)
         self.latest = step

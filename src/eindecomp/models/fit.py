@@ -15,7 +15,7 @@ import numpy as np
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of, plan_together
 from eindecomp.engines.engine import device_count, ranks_of
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError, RunError, check_whole
 from eindecomp.models.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -24,7 +24,6 @@ from eindecomp.models.checkpoint import (
     config_text,
 )
 from eindecomp.models.optimizers import carried
-from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.show.progress import counting
 
@@ -46,7 +45,7 @@ class Batches(Protocol):
     """Data that can be read from any step on, which is what resuming needs.
 
     Examples:
-        >>> from eindecomp.models.synthetic import Synthetic
+        >>> from eindecomp.models.paper_graphs import Synthetic
         >>> isinstance(Synthetic(4, 10, 3), Batches)
         True
     """
@@ -173,8 +172,9 @@ def fit(
     check_whole(0, steps=0 if steps is None else steps)
     runner = engine_of(engine, options)
     kept = None if checkpoint is None else CheckpointFolder(Path(checkpoint), ranks_of(runner))
-    _check(graph, loss, kept, config)
-    at = _begin(graph, own, state, kept if resume else None, config)
+    _check(graph, own, state, loss, kept, config)
+    at = kept.load(graph, config) if kept is not None and resume else None
+    at = at or Checkpoint(0, {name: state[name] for name in own}, [])
     config = (at.config if config is None else config) or {}
     is_first = not ranks_of(runner).rank
     if plan is None:
@@ -259,38 +259,29 @@ class Loop:
 
 
 def _check(
-    graph: Graph, loss: str, kept: CheckpointFolder | None, config: RunConfig | None
-) -> None:
-    """Refuse at once what would otherwise fail only after long training."""
-    found = next((vertex for vertex in graph.outputs if vertex.name == loss), None)
-    if found is None or found.shape:
-        what = "no output" if found is None else f"of shape {found.shape}, not a number"
-        raise InputError(f"the loss {loss!r} is {what}")
-    config_text(config or {})
-    if kept is not None:
-        check_storable(graph)
-        kept.check()
-
-
-def _begin(
     graph: Graph,
     own: Mapping[str, str],
     state: Mapping[str, Array],
+    loss: str,
     kept: CheckpointFolder | None,
     config: RunConfig | None,
-) -> Checkpoint:
+) -> None:
+    """Refuse at once what would otherwise fail only after long training."""
     if not own:
         raise InputError(
             "nothing to train: no input is tied to an output, and no output is named `new_X` "
             "after an input X"
         )
-    missing = [name for name in own if name not in state]
-    if missing:
+    if missing := [name for name in own if name not in state]:
         raise InputError(f"the state to begin with lacks {', '.join(missing)}")
-    found = None if kept is None else kept.load(graph, config)
-    if found is not None:
-        return found
-    return Checkpoint(0, {name: state[name] for name in own}, [])
+    shapes = {vertex.name: vertex.shape for vertex in graph.outputs}
+    if shapes.get(loss) != ():
+        what = f"of shape {shapes[loss]}, not a number" if loss in shapes else "no output"
+        raise InputError(f"the loss {loss!r} is {what}")
+    config_text(config or {})
+    if kept is not None:
+        check_storable(graph)
+        kept.check()
 
 
 def _batches(data: Batches | Iterable[Batch], start: int, steps: int | None) -> Iterator[Batch]:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, used_args, values
 from eindecomp.models.optimizers import NEW, carried
-from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Mapping, Sequence
 
     from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.scalar import Expr
@@ -59,8 +58,8 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     if not names:
         raise InputError("no input X of the graph has an output `new_X` or `grad_X`")
     carried(graph)  # checks that new values are like the old ones
-    reader = _Reader(graph, frozenset(names))
-    return {name: _draw(graph[name], reader.reach(name), rng) for name in names}
+    uses = _uses(graph, names)
+    return {name: _draw(graph[name], _reach(graph, uses, name), rng) for name in names}
 
 
 def _draw(vertex: Vertex, reach: float | None, rng: np.random.Generator) -> Array:
@@ -78,70 +77,59 @@ def _draw(vertex: Vertex, reach: float | None, rng: np.random.Generator) -> Arra
     return drawn.astype(vertex.dtype, copy=False)
 
 
-class _Reader:
-    """Finds out how parameters are used on the way to the loss."""
+def _uses(graph: Graph, parameters: Collection[str]) -> dict[str, list[_Use]]:
+    """For each parameter the vertices on the way to the loss that read it, or a map of it."""
+    made = {start + name for name in parameters for start in (NEW, GRADIENT)}
+    # Gradients and updates read parameters too, but in other ways.
+    forward = {vertex.name for vertex in graph.outputs} - made
+    for vertex in reversed(list(graph.vertices.values())):
+        if vertex.name in forward:
+            forward.update(vertex.inputs)
+    uses: dict[str, list[_Use]] = {name: [] for name in parameters}
+    maps = {name: name for name in parameters}
+    for name, vertex in graph.vertices.items():
+        if name not in forward:
+            continue
+        if _is_map(vertex) and vertex.inputs[0] in maps:
+            maps[name] = maps[vertex.inputs[0]]
+            continue
+        for at, read in enumerate(vertex.inputs):
+            if read in maps:
+                uses[maps[read]].append((vertex, at))
+    return uses
 
-    def __init__(self, graph: Graph, parameters: frozenset[str]) -> None:
-        self.graph, self.parameters = graph, parameters
-        made = {start + name for name in parameters for start in (NEW, GRADIENT)}
-        # Gradients and updates read parameters too, but in other ways.
-        self.forward = {vertex.name for vertex in graph.outputs} - made
-        for vertex in reversed(list(graph.vertices.values())):
-            if vertex.name in self.forward:
-                self.forward.update(vertex.inputs)
-        self.users = graph.users()
 
-    def reach(self, name: str) -> float | None:
-        """The largest absolute value of a parameter; None for one that is all ones."""
-        uses = list(self._uses(name))
-        if fans := [fan for use in uses if (fan := self._fan_in(use))]:
-            return fans[0] ** -0.5
-        for vertex, at in uses:
-            if isinstance(vertex.op, Gather) and at == 0:
-                sizes = vertex.sizes
-                # Uniform numbers within ±√3 have standard deviation 1.
-                return (3 / prod(sizes[label] for label in vertex.op.table)) ** 0.5
-        for vertex, at in uses:
-            if isinstance(vertex.op, EinSum) and _combined(vertex.op.join, at) in ("mul", "div"):
-                return None
-        return self._layer_reach(uses)
+def _reach(graph: Graph, uses: Mapping[str, Sequence[_Use]], name: str) -> float | None:
+    """The largest absolute value of a parameter; None for one that is all ones."""
+    for vertex, at in uses[name]:
+        if fan := _fan_in(graph, vertex, at):
+            return fan**-0.5
+    for vertex, at in uses[name]:
+        if isinstance(vertex.op, Gather) and at == 0:
+            sizes = vertex.sizes
+            # Uniform numbers within ±√3 have standard deviation 1.
+            return (3 / prod(sizes[label] for label in vertex.op.table)) ** 0.5
+    for vertex, at in uses[name]:
+        if isinstance(vertex.op, EinSum) and _combined(vertex.op.join, at) in ("mul", "div"):
+            return None
+    # A bias is drawn as the weights of the layer that it is added to.
+    for vertex, at in uses[name]:
+        for made in (graph[other] for k, other in enumerate(vertex.inputs) if k != at):
+            for q, operand in enumerate(made.inputs):
+                fan = _fan_in(graph, made, q) if operand in uses else 0
+                if fan:
+                    return fan**-0.5
+    return 0.0
 
-    def _layer_reach(self, uses: list[_Use]) -> float:
-        """The reach of the weights of the layer that a bias is added to; 0 without a layer."""
-        for vertex, at in uses:
-            for k, other in enumerate(vertex.inputs):
-                made = self.graph[other]
-                if k == at or not isinstance(made.op, EinSum):
-                    continue
-                for q, operand in enumerate(made.inputs):
-                    fan = self._fan_in((made, q)) if operand in self.parameters else 0
-                    if fan:
-                        return fan**-0.5
-        return 0.0
 
-    def _uses(self, name: str) -> Iterator[_Use]:
-        """The vertices on the way to the loss that read a tensor, directly or through maps."""
-        waiting = [name]
-        while waiting:
-            read = waiting.pop(0)
-            for user in self.users[read]:
-                vertex = self.graph[user]
-                if user not in self.forward:
-                    continue
-                if _is_map(vertex):
-                    waiting.append(user)
-                    continue
-                yield from ((vertex, at) for at, one in enumerate(vertex.inputs) if one == read)
-
-    def _fan_in(self, use: _Use) -> int:
-        """The number of products that a sum over an input and others adds; 0 for no such sum."""
-        vertex, at = use
-        if not isinstance(vertex.op, EinSum):
-            return 0
-        others = {x for k, labels in enumerate(vertex.op.inputs) if k != at for x in labels}
-        own = set(vertex.op.inputs[at]) & others - set(vertex.op.output)
-        sizes = self.graph.label_sizes(vertex)
-        return prod(sizes[label] for label in own) if own else 0
+def _fan_in(graph: Graph, vertex: Vertex, at: int) -> int:
+    """The number of products that a sum over an input and others adds; 0 for no such sum."""
+    if not isinstance(vertex.op, EinSum):
+        return 0
+    others = {x for k, labels in enumerate(vertex.op.inputs) if k != at for x in labels}
+    own = set(vertex.op.inputs[at]) & others - set(vertex.op.output)
+    sizes = graph.label_sizes(vertex)
+    return prod(sizes[label] for label in own) if own else 0
 
 
 def _is_map(vertex: Vertex) -> bool:

@@ -9,8 +9,8 @@ know. The numbers are those of `torch.optim`, up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from eindecomp.errors import GraphError, InputError, suggest
 from eindecomp.graph.grad import grad
@@ -18,10 +18,8 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.rewrites.rebuild import remove_dead
 
-if TYPE_CHECKING:
-    from eindecomp.graph.vertex import Vertex
-
 NEW = "new_"
+_WORD = re.compile(r"[a-z]\w*")
 Optimizer = Callable[[Graph, Sequence[str], Sequence[str]], None]
 """Adds to a graph the updates of parameters by their gradients; both are names, in one order."""
 
@@ -49,10 +47,7 @@ def sgd(
         output new_W
         tie W <- new_W
     """
-    _declare(graph)
-    for parameter, gradient in _pairs(graph, parameters, gradients):
-        slope = _decayed("y", weight_decay)
-        _update(graph, parameter, f"x - lr * {slope}", parameter.name, gradient)
+    _add(graph, parameters, gradients, {"w": f"w - lr * {_slope(weight_decay)}"})
 
 
 def momentum(
@@ -81,18 +76,10 @@ def momentum(
         >>> print(graph["new_W_sum"], graph.ties)
         new_W_sum[i] {'W_sum': 'new_W_sum', 'W': 'new_W'}
     """
-    _declare(graph)
-    keep = _within("factor", factor)
-    for parameter, gradient in _pairs(graph, parameters, gradients):
-        total = _remember(graph, parameter, "sum")
-        slope = _decayed("y", weight_decay, of="z")
-        read = (gradient, parameter.name) if weight_decay else (gradient,)
-        new = _update(graph, total, f"{keep} * x + {slope}", total.name, *read).name
-        if nesterov:
-            ahead = f"x - lr * ({_decayed('z', weight_decay)} + {keep} * y)"
-            _update(graph, parameter, ahead, parameter.name, new, gradient)
-        else:
-            _update(graph, parameter, "x - lr * y", parameter.name, new)
+    keep, slope = _within("factor", factor), _slope(weight_decay)
+    ahead = f"({slope} + {keep} * new_sum)" if nesterov else "new_sum"
+    updates = {"sum": f"{keep} * sum + {slope}", "w": f"w - lr * {ahead}"}
+    _add(graph, parameters, gradients, updates)
 
 
 def adam(
@@ -121,7 +108,8 @@ def adam(
         >>> sorted(graph.ties)
         ['W', 'W_mean', 'W_square']
     """
-    _adam(graph, parameters, gradients, betas, eps, weight_decay, 0.0)
+    updates = _adam(betas, eps, "w", _slope(weight_decay))
+    _add(graph, parameters, gradients, updates, ("lr", "step"))
 
 
 def adamw(
@@ -151,7 +139,8 @@ def adamw(
         >>> sorted(graph.ties)
         ['W', 'W_mean', 'W_square']
     """
-    _adam(graph, parameters, gradients, betas, eps, 0.0, weight_decay)
+    keep = f"w * (1 - lr * {_number('weight_decay', weight_decay)})" if weight_decay else "w"
+    _add(graph, parameters, gradients, _adam(betas, eps, keep, "g"), ("lr", "step"))
 
 
 OPTIMIZERS: dict[str, Optimizer] = {
@@ -231,75 +220,67 @@ def _named(graph: Graph) -> dict[str, str]:
     return found
 
 
-def _adam(
+def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:
+    """The updates of Adam, of what is kept of a weight and the slope that it follows."""
+    first, second = (_within("a beta", beta) for beta in betas)
+    # Grouped as in torch: the corrections are scalars, computed once outside the loops.
+    step = f"(lr / (1 - {first}**step)) * new_mean"
+    scale = f"sqrt(new_square) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
+    return {
+        "mean": f"mean + (1 - {first}) * ({slope} - mean)",
+        "square": f"{second} * square + (1 - {second}) * {slope} * {slope}",
+        "w": f"{keep} - {step} / ({scale})",
+    }
+
+
+def _add(
     graph: Graph,
     parameters: Sequence[str],
     gradients: Sequence[str],
-    betas: tuple[float, float],
-    eps: float,
-    in_slope: float,
-    in_weight: float,
+    updates: Mapping[str, str],
+    scalars: Sequence[str] = ("lr",),
 ) -> None:
-    _declare(graph, "step")
-    first, second = (_within("a beta", beta) for beta in betas)
-    keep = f"x * (1 - lr * {_number('weight_decay', in_weight)})" if in_weight else "x"
-    # Grouped as in torch: the corrections are scalars, computed once outside the loops.
-    step = f"(lr / (1 - {first}**step)) * y"
-    scale = f"sqrt(z) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
-    for parameter, gradient in _pairs(graph, parameters, gradients):
-        mean, square = (_remember(graph, parameter, what) for what in ("mean", "square"))
-        slope = _decayed("y", in_slope, of="z")
-        read = (gradient, parameter.name) if in_slope else (gradient,)
-        join = f"x + (1 - {first}) * ({slope} - x)"
-        new_mean = _update(graph, mean, join, mean.name, *read).name
-        join = f"{second} * x + (1 - {second}) * {slope} * {slope}"
-        new_square = _update(graph, square, join, square.name, *read).name
-        join = f"{keep} - {step} / ({scale})"
-        _update(graph, parameter, join, parameter.name, new_mean, new_square)
+    """Add the next values of parameters and of their state, as outputs that are tied to them.
 
-
-def _declare(graph: Graph, *more: str) -> None:
-    # The step is a float64 too: an integer would be combined with floats as a float32.
-    for name in ("lr", *more):
-        if name not in graph.scalars:
-            graph.scalar(name, "float64")
-
-
-def _pairs(
-    graph: Graph, parameters: Sequence[str], gradients: Sequence[str]
-) -> list[tuple[Vertex, str]]:
+    In `updates`, `w` is a parameter and `g` its gradient; any other name is state, which
+    `new_` comes before where its next value is meant.
+    """
     if len(parameters) != len(gradients):
         raise InputError(f"{len(parameters)} parameters, but {len(gradients)} gradients")
-    found: list[tuple[Vertex, str]] = []
+    for name in scalars:
+        if name not in graph.scalars:
+            # The step is a float64 too: an integer would be combined with floats as a float32.
+            graph.scalar(name, "float64")
     for parameter, gradient in zip(parameters, gradients, strict=True):
         vertex, by = graph[parameter], graph[gradient]
         if not isinstance(vertex.op, Input):
             raise InputError(f"{vertex} is computed: only inputs are parameters")
         if vertex.shape != by.shape:
             raise InputError(f"{vertex} has shape {vertex.shape}, its gradient {by.shape}")
-        found.append((vertex, gradient))
-    return found
+        names = {"w": parameter, "g": gradient}
+        for word in updates:
+            if word != "w":
+                names[word] = graph.input(f"{parameter}_{word}", vertex.sizes, vertex.dtype).name
+            names[NEW + word] = NEW + names[word]
+        for word, formula in updates.items():
+            _update(graph, names, word, formula)
 
 
-def _remember(graph: Graph, parameter: Vertex, what: str) -> Vertex:
-    return graph.input(f"{parameter.name}_{what}", parameter.sizes, parameter.dtype)
-
-
-def _update(graph: Graph, of: Vertex, join: str, *read: str) -> Vertex:
-    """Add the next value of an input as an element-wise vertex, an output, and tie it."""
-    labels = " ".join(of.labels)
+def _update(graph: Graph, names: Mapping[str, str], word: str, formula: str) -> None:
+    """Add the next value of an input as an element-wise vertex."""
+    read = list(dict.fromkeys(each for each in _WORD.findall(formula) if each in names))
+    operands = dict(zip(read, "xyz", strict=False))
+    join = _WORD.sub(lambda found: operands.get(found[0], found[0]), formula)
+    labels = " ".join(graph[names[word]].labels)
     spec = f"{', '.join([labels] * len(read))} -> {labels}"
-    new = graph.einsum(spec, *read, join=join, name=NEW + of.name)
-    graph.output(new)
-    graph.tie(of, new)
-    return new
+    tensors = [names[each] for each in read]
+    graph.output(graph.einsum(spec, *tensors, join=join, name=names[NEW + word]))
+    graph.tie(names[word], names[NEW + word])
 
 
-def _decayed(slope: str, weight_decay: float, of: str = "x") -> str:
-    """The gradient plus weight decay; `of` is the parameter."""
-    if not weight_decay:
-        return slope
-    return f"({slope} + {_number('weight_decay', weight_decay)} * {of})"
+def _slope(weight_decay: float) -> str:
+    """The gradient plus weight decay."""
+    return f"(g + {_number('weight_decay', weight_decay)} * w)" if weight_decay else "g"
 
 
 def _number(what: str, value: float) -> str:

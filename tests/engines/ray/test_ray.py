@@ -13,7 +13,7 @@ from test_ops import OPS, SIZES, parse
 from typer.testing import CliRunner
 
 import eindecomp as ed
-from eindecomp.cli import app
+from eindecomp.cli.root import app
 from eindecomp.engines.ray.cluster import call_off, is_called_off, ray_module
 from eindecomp.engines.result import BytesMoved, RunStarted, TaskFinished, TaskStarted
 from eindecomp.models.llama import Config, Llama

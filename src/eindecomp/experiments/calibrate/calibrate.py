@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
@@ -11,41 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.clock import Clock
-from eindecomp.experiments.calibrate.kernels import (
-    flops_by_shape,
-    function_rate,
-    memory_bandwidth,
-    task_overhead,
+from eindecomp.experiments.calibrate.kernels import Clock, kernel_rates, task_overhead
+from eindecomp.experiments.calibrate.links import (
+    RankLinks,
+    adding,
+    alike_together,
+    measured,
+    moves,
 )
-from eindecomp.experiments.calibrate.links import SharedMemory, alike_together, measured, moves
-from eindecomp.experiments.calibrate.rank_links import RankLinks
-from eindecomp.experiments.host import Host
+from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.engines.engine import Engine
 
 ENGINES = ("threads", "spmd", "ray")
 QUIET = 1.5
 """How many times the best turn the median may take on a machine on which nothing else runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to measure: sizes of messages in bytes, and turns of everything."""
-
-    sizes: tuple[int, ...]
-    repeats: int
-
-    @staticmethod
-    def of(quick: bool) -> Effort:
-        """A few sizes and turns, or all of them."""
-        powers = (10, 16, 20) if quick else range(10, 27, 2)
-        return Effort(tuple(1 << power for power in powers), 3 if quick else 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,43 +68,50 @@ def calibrate(
         raise InputError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
     if mesh is not None and engine != "spmd":
         raise InputError(f"a mesh is for the ranks of engine 'spmd', not for {engine!r}")
-    effort = Effort.of(quick)
+    powers = (10, 16, 20) if quick else range(10, 27, 2)
+    sizes, repeats = tuple(1 << power for power in powers), 3 if quick else 9
     if engine == "spmd":
-        return _of_ranks(effort, mesh, say)
+        return _of_ranks(sizes, repeats, mesh, say)
     if engine == "ray":
-        return _of_runs(engine, effort, say)
-    return _of_threads(effort, say)
+        return _of_runs(engine, sizes, repeats, say)
+    return _of_threads(sizes, repeats, say)
 
 
-def _of_threads(effort: Effort, say: Callable[[str], None]) -> Profile:
+def _of_threads(sizes: Sequence[int], repeats: int, say: Callable[[str], None]) -> Profile:
     """Cores that share memory: what is fetched is only read."""
-    devices, clock = cores(), Clock(effort.repeats)
+    devices, clock = cores(), Clock(repeats)
     say("tasks")
     overhead = task_overhead(find_engine("threads"), devices, clock)
     transfers: Any = {}
     if devices > 1:
-        with SharedMemory(devices) as links:
-            curves = measured(links, effort.sizes, clock, say)
-        transfers = alike_together(curves, links.axes)
+        with ThreadPoolExecutor(devices) as pool:
+            links = {"reduce_scatter": adding(pool, devices)}
+            curves = measured(links, ("threads",), sizes, clock, say)
+        transfers = alike_together(curves, ("threads",))
+    say("kernels")
     machine = Machine(
-        *_kernels(_tiles(devices), devices, clock, overhead, say), bandwidth=inf,
+        *kernel_rates(_tiles(devices), devices, clock, overhead), bandwidth=inf,
         task_overhead=overhead, transfers=transfers,
     )  # fmt: skip
     return _profile(machine, "threads", devices, clock)
 
 
 def _of_ranks(
-    effort: Effort, mesh: Mapping[str, int] | None, say: Callable[[str], None]
+    sizes: Sequence[int],
+    repeats: int,
+    mesh: Mapping[str, int] | None,
+    say: Callable[[str], None],
 ) -> Profile:
     """The ranks of a job, each with one device: what the slowest of them takes."""
     engine: Any = find_engine("spmd")
     links = RankLinks(engine.transport, mesh)
-    clock = Clock(effort.repeats, links.turn)
+    clock = Clock(repeats, links.turn)
     with links.ending_together():
         say("tasks")
         overhead = task_overhead(engine, links.ranks, clock)
-        rates = _kernels(engine, links.ranks, clock, overhead, say)
-        curves = measured(links, effort.sizes, clock, say)
+        say("kernels")
+        rates = kernel_rates(engine, links.ranks, clock, overhead)
+        curves = measured(links.collectives, links.axes, sizes, clock, say)
         say("overlap")
         overlap = links.overlap(clock)
     machine = Machine(
@@ -130,40 +122,26 @@ def _of_ranks(
     return _profile(machine, "spmd", links.ranks, clock, transport, is_first=links.rank == 0)
 
 
-def _of_runs(name: str, effort: Effort, say: Callable[[str], None]) -> Profile:
+def _of_runs(name: str, sizes: Sequence[int], repeats: int, say: Callable[[str], None]) -> Profile:
     """An engine of which nothing is known but that it runs plans."""
-    engine, devices, clock = _engine(name), max(cores(), 2), Clock(effort.repeats)
-    if engine is None:
-        raise InputError(f"engine {name!r} cannot be loaded here")
+    try:
+        engine = find_engine(name)
+    except ImportError:
+        raise InputError(f"engine {name!r} cannot be loaded here") from None
+    devices, clock = max(cores(), 2), Clock(repeats)
     say("tasks")
     overhead = task_overhead(engine, devices, clock, tasks=16)
+    say("kernels")
     machine = Machine(
-        *_kernels(_tiles(cores()), cores(), clock, 0.0, say), bandwidth=inf,
-        task_overhead=overhead, transfers=moves(engine, devices, effort.sizes, clock, say),
+        *kernel_rates(_tiles(cores()), cores(), clock, 0.0), bandwidth=inf,
+        task_overhead=overhead, transfers=moves(engine, devices, sizes, clock, say),
     )  # fmt: skip
     return _profile(machine, name, devices, clock)
-
-
-def _kernels(
-    engine: Engine, devices: int, clock: Clock, overhead: float, say: Callable[[str], None]
-) -> tuple[dict[str, float], float]:
-    """What each of some devices computes and moves to and from memory, all at once."""
-    say("kernels")
-    flops = flops_by_shape(engine, devices, clock, overhead)
-    flops["functions"] = function_rate(engine, devices, clock, overhead)
-    return flops, memory_bandwidth(engine, devices, clock, overhead)
 
 
 def _tiles(devices: int) -> Engine:
     """Threads that compute one tile each."""
     return find_engine("threads", {"workers": devices, "shortcuts": False})
-
-
-def _engine(name: str) -> Engine | None:
-    """An engine, if what it needs is there."""
-    with suppress(ImportError):
-        return find_engine(name)
-    return None
 
 
 def _profile(
@@ -176,13 +154,8 @@ def _profile(
     is_first: bool = True,
 ) -> Profile:
     noisiest, spread = max(clock.spreads.items(), key=itemgetter(1))
-    about = {**_about(engine, devices), **(more or {}), "spread": f"{spread:.2f} ({noisiest})"}
-    return Profile(machine, about, noisiest, spread, is_first)
-
-
-def _about(engine: str, devices: int) -> dict[str, str]:
     host = Host.here()
-    return {
+    about = {
         "engine": engine,
         "devices": str(devices),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -190,4 +163,7 @@ def _about(engine: str, devices: int) -> dict[str, str]:
         "cores": str(host.cores),
         "system": host.system,
         "blas": "; ".join(host.blas),
+        **(more or {}),
+        "spread": f"{spread:.2f} ({noisiest})",
     }
+    return Profile(machine, about, noisiest, spread, is_first)

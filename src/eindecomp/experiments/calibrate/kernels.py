@@ -1,23 +1,82 @@
-"""How fast devices compute, all of them at once: products of each shape, loops, and memory."""
+"""How fast devices compute, all of them at once: products of each shape, loops, and memory.
+
+The clock tells how long something takes, and how far repeats are apart.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from statistics import median
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.calibrate.clock import slope
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.graph.work import operations
 from eindecomp.planner.make import plan as make_plan
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
-    from eindecomp.experiments.calibrate.clock import Clock
     from eindecomp.graph.graph import Graph
     from eindecomp.planner.plan import Plan
+
+
+Way = Callable[[], object]
+"""Does once what is measured."""
+_TURN = 1e-3  # seconds that a turn takes at least, if it need not be of too many calls
+_MOST = 100  # calls in one turn
+
+
+def seconds_each(way: Way, times: int = 1) -> float:
+    """The seconds of one of several calls in a row."""
+    start = perf_counter()
+    for _ in range(times):
+        way()
+    return (perf_counter() - start) / times
+
+
+class Clock:
+    """Times everything in several turns, and notes how far these are apart.
+
+    `turn` gives the seconds of one of several calls in a row. Where several devices take part, it
+    gives all of them the same.
+    """
+
+    def __init__(self, repeats: int, turn: Callable[[Way, int], float] = seconds_each) -> None:
+        self._repeats, self._turn = repeats, turn
+        self.spreads: dict[str, float] = {}
+        """For each thing that was timed, the median of its turns over the best."""
+
+    def best(self, what: str, way: Way) -> float:
+        """The least seconds of a call over all turns: what other load adds is left out.
+
+        What is brief is called many times in a row, so that a turn's beginning hardly counts.
+
+        >>> clock = Clock(3)
+        >>> clock.best("nothing", lambda: None) < 1
+        True
+        >>> clock.spreads["nothing"] >= 1
+        True
+        """
+        self._turn(way, 1)  # compiles and connects
+        times = min(max(round(_TURN / max(self._turn(way, 1), 1e-9)), 1), _MOST)
+        turns = [self._turn(way, times) for _ in range(self._repeats)]
+        self.spreads[what] = median(turns) / min(turns)
+        return min(turns)
+
+
+def slope(few: tuple[int, float], many: tuple[int, float]) -> float:
+    """What one more of something takes, from the seconds of few and of many; never nothing.
+
+    >>> slope((2, 5.0), (4, 9.0)), slope((2, 5.0), (4, 5.0))
+    (2.0, 1.25)
+    """
+    (n, short), (m, long) = few, many
+    more = (long - short) / (m - n)
+    return more if more > 0 else long / m
 
 
 class Shape(NamedTuple):
@@ -45,26 +104,23 @@ FUNCTIONS = Shape("[b,i] <- exp(X[b,i] - Y[b,i])", ("bi", "bi"), {"i": 1 << 16})
 MEMORY = Shape("[b,i] <- X[b,i] + Y[b,i]", ("bi", "bi"), {"i": 1 << 22})
 
 
-def flops_by_shape(engine: Engine, devices: int, clock: Clock, overhead: float) -> dict[str, float]:
-    """Operations per second of one device, for each shape."""
+def kernel_rates(
+    engine: Engine, devices: int, clock: Clock, overhead: float
+) -> tuple[dict[str, float], float]:
+    """What one device does per second: operations for each shape, and bytes of memory."""
     rates: dict[str, float] = {}
-    for name, shape in SHAPES.items():
+    for name, shape in {**SHAPES, "functions": FUNCTIONS, "memory": MEMORY}.items():
+        few, many = (
+            run_seconds(engine, plan_of(repeated(shape, devices, n), devices), clock, f"{n} {name}")
+            for n in shape.counts
+        )
+        each = slope((shape.counts[0], few), (shape.counts[1], many))
+        seconds = each - overhead if overhead < 0.5 * each else each
         graph = repeated(shape, devices, 1)
-        work = operations(graph, graph["Z0"]) / devices
-        rates[name] = work / _kernel_seconds(engine, name, shape, devices, clock, overhead)
-    return rates
-
-
-def function_rate(engine: Engine, devices: int, clock: Clock, overhead: float) -> float:
-    """Elementary functions that one device calls per second."""
-    seconds = _kernel_seconds(engine, "functions", FUNCTIONS, devices, clock, overhead)
-    return prod(FUNCTIONS.sizes.values()) / seconds
-
-
-def memory_bandwidth(engine: Engine, devices: int, clock: Clock, overhead: float) -> float:
-    """Bytes per second that one device reads and writes."""
-    moved = 3 * 4 * prod(MEMORY.sizes.values())
-    return moved / _kernel_seconds(engine, "memory", MEMORY, devices, clock, overhead)
+        elements = prod(shape.sizes.values())
+        work = operations(graph, graph["Z0"]) / devices if name in SHAPES else elements
+        rates[name] = work / seconds
+    return rates, 3 * 4 * rates.pop("memory")  # two elements are read and one is written
 
 
 def task_overhead(engine: Engine, devices: int, clock: Clock, tasks: int = 64) -> float:
@@ -74,25 +130,14 @@ def task_overhead(engine: Engine, devices: int, clock: Clock, tasks: int = 64) -
     """
     counts = tasks // 4, tasks
     few, many = (
-        run_seconds(engine, chain(n, devices), devices, clock, f"{n} tiny vertices") for n in counts
+        run_seconds(engine, plan_of(chain(n, devices), devices), clock, f"{n} tiny vertices")
+        for n in counts
     )
     return slope((counts[0], few), (counts[1], many))
 
 
-def _kernel_seconds(
-    engine: Engine, name: str, shape: Shape, devices: int, clock: Clock, overhead: float
-) -> float:
-    few, many = (
-        run_seconds(engine, repeated(shape, devices, n), devices, clock, f"{name}, {n} vertices")
-        for n in shape.counts
-    )
-    each = slope((shape.counts[0], few), (shape.counts[1], many))
-    return each - overhead if overhead < 0.5 * each else each
-
-
-def run_seconds(engine: Engine, graph: Graph, devices: int, clock: Clock, what: str) -> float:
-    """Seconds of a run of a graph, its inputs in place."""
-    plan = plan_of(graph, devices)
+def run_seconds(engine: Engine, plan: Plan, clock: Clock, what: str) -> float:
+    """Seconds of a run of a plan, its inputs in place."""
     arrays = {v.name: np.full(v.shape, 0.5, np.float32) for v in plan.graph.inputs}
     with compile_plan(plan, engine) as executable:
         placed = executable.place(arrays)
@@ -136,9 +181,6 @@ def repeated(shape: Shape, devices: int, count: int) -> Graph:
 
 def plan_of(graph: Graph, devices: int) -> Plan:
     """The plan in which every device computes one item of `b`."""
-    pins = (
-        {name: {"b": devices} for name, v in graph.vertices.items() if v.inputs}
-        if devices > 1
-        else {}
-    )
+    computed = [name for name, vertex in graph.vertices.items() if vertex.inputs]
+    pins = {name: {"b": devices} for name in computed} if devices > 1 else {}
     return make_plan(graph, devices, pin=pins, rewrite=False)

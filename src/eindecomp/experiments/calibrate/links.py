@@ -3,38 +3,56 @@
 Between threads moving is free, since all read the same memory; only reducing takes time. Of an
 engine of which nothing is known but that it runs plans, it is what a run takes longer that also
 moves a tensor: one repartition, from rows to columns, stands for every way to fetch and to reduce.
+
+Ranks of a job are measured by what engine `spmd` does: a plan has one step that communicates along
+one axis of the mesh; the other axes cut a label of their own, so that all groups of the axis
+communicate at once. A rank binds that step as the engine does, and begins and ends it again and
+again. So a reduction includes combining by the kernel, and a tensor goes from rows to columns in
+whichever way the engine finds faster.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable
+from contextlib import contextmanager
 from math import inf, isqrt
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.api.compile import compile as compile_plan
+from eindecomp.engines.spmd.exchange import exchange_of
+from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
+from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
+from eindecomp.engines.spmd.watch import watch_of
+from eindecomp.errors import InputError
+from eindecomp.experiments.calibrate.kernels import run_seconds, seconds_each
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
+from eindecomp.layout.boxes import shape_of
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import group_along
 from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES, Curve, highest, middle, ratio
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.tra.program.device_row import Transfer, exchange
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.steps import Move, ReduceScatter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from eindecomp.experiments.calibrate.clock import Clock, Way
-    from eindecomp.planner.costs.machine import Collective
-
-    Curves = dict[str, dict[str, Curve]]
-    from types import TracebackType
-    from typing import Self
-
-    from numpy.typing import NDArray
+    from collections.abc import Generator, Mapping, Sequence
+    from concurrent.futures import ThreadPoolExecutor
 
     from eindecomp.engines.engine import Engine
-    from eindecomp.planner.costs.machine import Curve
+    from eindecomp.engines.spmd.exchange import Transport
+    from eindecomp.experiments.calibrate.kernels import Clock, Way
+    from eindecomp.planner.plan import Plan
+
+    Curves = dict[str, dict[str, Curve]]
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
+_LEAST = 1e-7  # seconds that moving a tensor takes at least
+_BESIDE = 4 << 20  # bytes that are received beside computing
+_TILE = np.ones((128, 128), np.float32)  # what is multiplied meanwhile
+_ITEM = 4
 
 
 class Message(NamedTuple):
@@ -46,32 +64,31 @@ class Message(NamedTuple):
     """The bytes that each device receives, about as many as were asked for."""
 
 
-class Links(Protocol):
-    """Links between devices along axes."""
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes, outermost first."""
-        ...
-
-    @property
-    def collectives(self) -> Mapping[Collective, Callable[[str, int], Message]]:
-        """For each collective that takes time, what makes it for an axis and a size in bytes."""
-        ...
+MakeMessage = Callable[[str, int], Message]
+"""Makes a collective along an axis, of a size in bytes."""
 
 
 def measured(
-    links: Links, sizes: Sequence[int], clock: Clock, say: Callable[[str], None]
+    collectives: Mapping[str, MakeMessage],
+    axes: Sequence[str],
+    sizes: Sequence[int],
+    clock: Clock,
+    say: Callable[[str], None],
 ) -> Curves:
     """Seconds by size for every collective and axis."""
-    found: Curves = {}
-    for collective, make in links.collectives.items():
-        found[collective] = {}
-        for axis in links.axes:
+    curves: Curves = {}
+    for collective, make in collectives.items():
+        curves[collective] = {}
+        for axis in axes:
             what = f"{collective.replace('_', ' ')} along {axis}"
             say(what)
-            found[collective][axis] = curve_of(what, partial(make, axis), sizes, clock)
-    return found
+            points: dict[int, float] = {}
+            for size in sizes:
+                message = make(axis, size)
+                seconds = clock.best(f"{what}, {message.received} bytes", message.way)
+                points[message.received] = min(seconds, points.get(message.received, seconds))
+            curves[collective][axis] = ascending(points)
+    return curves
 
 
 def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
@@ -95,18 +112,6 @@ def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
     return found
 
 
-def curve_of(
-    what: str, make: Callable[[int], Message], sizes: Iterable[int], clock: Clock
-) -> Curve:
-    """Seconds by size."""
-    points: dict[int, float] = {}
-    for size in sizes:
-        message = make(size)
-        seconds = clock.best(f"{what}, {message.received} bytes", message.way)
-        points[message.received] = min(seconds, points.get(message.received, seconds))
-    return ascending(points)
-
-
 def ascending(points: Mapping[int, float]) -> Curve:
     """A curve through points of ascending sizes, where a smaller message never takes longer.
 
@@ -116,50 +121,23 @@ def ascending(points: Mapping[int, float]) -> Curve:
     ((1.0, 3.0), (2.0, 3.0), (4.0, 4.0))
     """
     least = inf
-    found: list[tuple[float, float]] = []
+    descending: list[tuple[float, float]] = []
     for size, seconds in [*points.items()][::-1]:
         least = min(least, seconds)
-        found.append((size, least))
-    return Curve(tuple(reversed(found)))
+        descending.append((size, least))
+    return Curve(tuple(reversed(descending)))
 
 
-class SharedMemory:
+def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
     """Threads that each add what others have left in memory to what they have."""
 
-    axes = ("threads",)
-
-    def __init__(self, devices: int) -> None:
-        self._devices = devices
-        self._pool = ThreadPoolExecutor(devices)
-
-    @property
-    def collectives(self) -> Mapping[Collective, Callable[[str, int], Message]]:
-        """Only what is not free."""
-        return {"reduce_scatter": self._reduce_scatter}
-
-    def _reduce_scatter(self, axis: str, size: int) -> Message:
+    def reduce_scatter(axis: str, size: int) -> Message:
         del axis
-        elements = max(size // 4, 1)
-        every = [np.ones((2, elements), np.float32) for _ in range(self._devices)]
-        return Message(lambda: list(self._pool.map(_add, every)), 4 * elements)
+        elements = max(size // _ITEM, 1)
+        own, others = ([np.ones(elements, np.float32) for _ in range(devices)] for _ in range(2))
+        return Message(lambda: list(pool.map(np.add, own, others, own)), _ITEM * elements)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.shutdown()
-
-
-def _add(pair: NDArray[np.float32]) -> None:
-    np.add(pair[0], pair[1], out=pair[0])
-
-
-_LEAST = 1e-7
+    return reduce_scatter
 
 
 def moves(
@@ -168,28 +146,212 @@ def moves(
     sizes: Sequence[int],
     clock: Clock,
     say: Callable[[str], None],
-) -> dict[str, dict[str, Curve]]:
+) -> Curves:
     """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
     points: dict[int, float] = {}
     for size in sizes:
         say(f"repartition of {size} bytes on each device")
         # Of n × n elements in rows, a device lacks (p - 1) of the p squares of its columns.
         side = devices * max(isqrt(size // 4 * devices * devices // (devices - 1)) // devices, 1)
-        moving, staying = (_seconds(engine, devices, side, cut, clock) for cut in "ji")
+        text = (
+            f"input X[i: {side}, j: {side}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z"
+        )
+        seconds: dict[str, float] = {}
+        for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
+            pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
+            plan = make_plan(parse(text, "calibrate"), devices, pin=pins, rewrite=False)
+            seconds[cut] = run_seconds(engine, plan, clock, f"{side} x {side} to {cut}")
         received = 4 * side * side // devices * (devices - 1) // devices
-        points[received] = max(moving - staying, _LEAST)
+        points[received] = max(seconds["j"] - seconds["i"], _LEAST)
     curve = ascending(points)
     return {collective: {ANY_AXIS: curve} for collective in COLLECTIVES}
 
 
-def _seconds(engine: Engine, devices: int, side: int, cut: str, clock: Clock) -> float:
-    """A run that makes a tensor in rows, and another of it in rows or in columns."""
-    graph = parse(
-        f"input X[i: {side}, j: {side}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z",
-        "calibrate",
-    )
-    pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
-    plan = make_plan(graph, devices, pin=pins, rewrite=False)
-    with compile_plan(plan, engine) as executable:
-        placed = executable.place({"X": np.ones((side, side), np.float32)})
-        return clock.best(f"{side} x {side} to {cut}", lambda: executable(placed))
+class Moving(NamedTuple):
+    """A tensor that moves: the step that does it, its graph, and which label of each is cut."""
+
+    step: type[Move | ReduceScatter]
+    inputs: str
+    vertices: str
+    cuts: dict[str, str]
+
+
+MOVING = {
+    # Every rank gets all of what its group has a part of each.
+    "all_gather": Moving(
+        Move,
+        "X[b,i: {length}], Y[b,k: {ways}]",
+        "Z[b,i,k] <- X[b,i] * Y[b,k]",
+        {"X": "i", "Y": "k", "Z": "k"},
+    ),
+    # From rows to columns of a square, of which a rank lacks all but one of its squares. It is
+    # computed first, since what is computed is sent in another way than what is given.
+    "all_to_all": Moving(
+        Move,
+        "X[b,i: {side},j: {side}]",
+        "Y[b,i,j] <- X[b,i,j] + 1\nZ[b,i,j] <- Y[b,i,j] + 1",
+        {"X": "i", "Y": "i", "Z": "j"},
+    ),
+    # Every rank has a part of a sum, and gets its own piece of the whole.
+    "reduce_scatter": Moving(
+        ReduceScatter,
+        "X[b,h: {ways}], Y[b,h,i: {length}]",
+        "Z[b,i] <- sum X[b,h] * Y[b,h,i]",
+        {"X": "h", "Y": "h", "Z": "i"},
+    ),
+}
+
+
+class MovingStep(NamedTuple):
+    """A step of a plan that communicates, as this rank carries it out."""
+
+    start: Way
+    finish: Way
+    """Waits for what comes, and lets go of it."""
+    received: int
+    """Bytes that come to each device, on average."""
+
+    def way(self) -> None:
+        """All of it."""
+        self.start()
+        self.finish()
+
+
+class RankLinks:
+    """The ranks of a job as a mesh; every rank calls everything in the same order."""
+
+    def __init__(self, transport: Transport, mesh: Mapping[str, int] | None = None) -> None:
+        self.transport, self._watch = transport, watch_of(transport)
+        self._arrays = HostArrays(transport)
+        self.rank, self.ranks = transport.rank, transport.size
+        if self.ranks < 2:
+            raise InputError(
+                "collectives need at least 2 ranks: mpirun -n 2 eindecomp calibrate --engine spmd"
+            )
+        self.mesh = Mesh.of_devices(self.ranks) if mesh is None else Mesh.of_axes(mesh)
+        if self.mesh.devices != self.ranks:
+            raise InputError(f"the mesh {dict(mesh or {})} is not of {self.ranks} ranks")
+
+    @contextmanager
+    def ending_together(self) -> Generator[None]:
+        """Lets all ranks end where one of them fails: the others would wait for it."""
+        try:
+            yield
+        except BaseException as error:
+            self._watch.failed(f"{type(error).__name__}: {error}")
+            raise
+
+    def turn(self, way: Way, times: int = 1) -> float:
+        """Seconds of one of several calls in a row on the slowest rank; all begin together."""
+        self._watch.run += 1  # another place, for whoever watches
+        with one_thread_each(), self._watch.waiting("a turn of what is measured"):
+            self._slowest(0.0)
+            return self._slowest(seconds_each(way, times))
+
+    def _slowest(self, seconds: float) -> float:
+        """The most that any rank says, once all have said it."""
+        told = self.transport.gather_counts(np.array([round(1e9 * seconds)]))
+        return float(told.max()) / 1e9
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of the mesh."""
+        return self.mesh.names
+
+    @property
+    def collectives(self) -> dict[str, MakeMessage]:
+        """All of them."""
+
+        def moving(collective: str) -> MakeMessage:
+            def make(axis: str, size: int) -> Message:
+                step = self._moving(collective, axis, size)
+                return Message(step.way, step.received)
+
+            return make
+
+        made = {collective: moving(collective) for collective in MOVING}
+        return {**made, "point_to_point": self._point_to_point}
+
+    def _plan(self, moving: Moving, axis: str, size: int) -> Plan:
+        """A plan that cuts a label of each tensor along an axis, and `b` along all others."""
+        ways = self.mesh.sizes[self.axes.index(axis)]
+        part = size // _ITEM // (ways - 1)
+        sizes = {
+            "ways": ways,
+            "length": ways * max(part, 1),
+            "side": ways * max(isqrt(part), 1),
+        }
+        inputs = moving.inputs.format(**sizes).replace("[b,", f"[b: {self.ranks // ways},", 1)
+        graph = parse(f"input {inputs}\n{moving.vertices}\noutput Z", "calibrate")
+        others = tuple(name for name in self.axes if name != axis)
+        pins = {tensor: {"b": others, label: (axis,)} for tensor, label in moving.cuts.items()}
+        mesh = dict(zip(self.axes, self.mesh.sizes, strict=True))
+        return make_plan(graph, mesh=mesh, pin=pins, rewrite=False)
+
+    def _moving(self, collective: str, axis: str, size: int) -> MovingStep:
+        """The only step of a plan that moves anything, made ready; all ranks do so together."""
+        moving = MOVING[collective]
+        program = program_of(self._plan(moving, axis, size))
+        [(number, step)] = [
+            (number, step)
+            for number, step in enumerate(program.steps)
+            if isinstance(step, moving.step) and program.moved_by(step)
+        ]
+        arrays = self._arrays
+        with self._watch.waiting("the binding of steps"):
+            # What communicates loads no input.
+            bound = bind_row(
+                program, program.on(self.rank), arrays, lambda _memory, _into, _box: None
+            )[number]
+        end = bound.end
+        assert end is not None  # noqa: S101 - every rank receives
+        buffers, steps = program.buffers, len(program.steps)
+        memory = RankMemory(arrays, {}, {}, [None] * len(buffers), [0] * steps)
+        source = buffers[step.source]
+        shape = shape_of(source.box(program.mesh, self.rank))
+        # As the engine makes what is sent all-to-all: where others can read it.
+        memory.held[step.source] = tuple(shared_array(shape, dtype) for dtype in source.types)
+        for array in memory.arrays(step.source):
+            array[...] = 1
+
+        def finish() -> None:
+            end(memory)
+            memory.drop(step.into, sum(array.nbytes for array in memory.arrays(step.into)))
+
+        received = program.moved_by(step) // self.ranks
+        return MovingStep(lambda: bound.begin(memory), finish, received)
+
+    def _point_to_point(self, axis: str, size: int) -> Message:
+        """Every rank sends a block to the next of its group."""
+        group = group_along(self.mesh, 1 << self.mesh.names.index(axis), self.rank)
+        place, count = group.index(self.rank), max(size // _ITEM, 1)
+        box = ((0, count),)
+        to, source = group[(place + 1) % len(group)], group[place - 1]
+        moved = exchange((Transfer(source, box),), (Transfer(to, box),))
+        ring = exchange_of(moved, box, box, 0)
+        own, others = np.ones(count, np.float32), np.empty(count, np.float32)
+        return Message(lambda: ring.start(self._arrays, own, others).finish(), _ITEM * count)
+
+    def overlap(self, clock: Clock) -> float:
+        """The fraction of computing beside which an all-gather runs, 0 to 1."""
+        gather = self._moving("all_gather", self.axes[-1], _BESIDE)
+        alone = clock.best("an all-gather alone", gather.way)
+        calls = max(round(alone / clock.best("a small product", _multiply)), 1)
+
+        def compute() -> None:
+            for _ in range(calls):
+                _multiply()
+
+        def both() -> None:
+            gather.start()
+            compute()
+            gather.finish()
+
+        computing = clock.best("small products", compute)
+        together = clock.best("an all-gather beside products", both)
+        hidden = (alone + computing - together) / min(alone, computing)
+        return min(max(hidden, 0.0), 1.0)
+
+
+def _multiply() -> Any:
+    return _TILE @ _TILE

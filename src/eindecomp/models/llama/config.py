@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, check_whole
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
 from eindecomp.models.llama.read_folder import RopeScaling, read_config
-from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,47 +113,18 @@ _SIZES = ("vocabulary", "width", "layers", "heads", "kv_heads", "head_size", "hi
 
 
 def _published(
-    width: int,
-    layers: int,
-    heads: int,
-    hidden: int,
-    *,
-    kv_heads: int | None = None,
-    epsilon: float = 1e-5,
-    positions: int = 2048,
-    vocabulary: int = 32000,
-    theta: float = 10000.0,
-    scaling: RopeScaling | None = None,
-    tied: bool = False,
+    width: int, layers: int, heads: int, hidden: int, kv_heads: int | None = None, **more: Any
 ) -> Config:
+    sizes: dict[str, Any] = {"vocabulary": 32000, "kv_heads": kv_heads or heads, **more}
     return Config(
-        vocabulary=vocabulary,
-        width=width,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads or heads,
-        head_size=width // heads,
-        hidden=hidden,
-        epsilon=epsilon,
-        theta=theta,
-        scaling=scaling,
-        positions=positions,
-        tied=tied,
+        width=width, layers=layers, heads=heads, head_size=width // heads, hidden=hidden, **sizes
     )
 
 
-def _third(width: int, layers: int, heads: int, hidden: int) -> Config:
-    return _published(
-        width, layers, heads, hidden,
-        kv_heads=8, positions=8192, vocabulary=128256, theta=500000.0,
-    )  # fmt: skip
-
-
-_SMALL = _published(
-    2048, 16, 32, 8192,
-    kv_heads=8, positions=131072, vocabulary=128256, theta=500000.0, tied=True,
-    scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
-)  # fmt: skip
+_THIRD: dict[str, Any] = {
+    "kv_heads": 8, "positions": 8192, "vocabulary": 128256, "theta": 500000.0,
+}  # fmt: skip
+_LONG: dict[str, Any] = {"positions": 131072, "scaling": RopeScaling(32.0, 1.0, 4.0, 8192)}
 
 CONFIGS: dict[str, Config] = {
     "7B": _published(4096, 32, 32, 11008, epsilon=1e-6),
@@ -164,9 +134,9 @@ CONFIGS: dict[str, Config] = {
     "2-7B": _published(4096, 32, 32, 11008, positions=4096),
     "2-13B": _published(5120, 40, 40, 13824, positions=4096),
     "2-70B": _published(8192, 80, 64, 28672, kv_heads=8, positions=4096),
-    "3-8B": _third(4096, 32, 32, 14336),
-    "3-70B": _third(8192, 80, 64, 28672),
-    "3.2-1B": _SMALL,
+    "3-8B": _published(4096, 32, 32, 14336, **_THIRD),
+    "3-70B": _published(8192, 80, 64, 28672, **_THIRD),
+    "3.2-1B": _published(2048, 16, 32, 8192, **{**_THIRD, **_LONG, "tied": True}),
 }
 """The published models by name; `2-` and `3-` are LLaMA-2 and LLaMA-3."""
 

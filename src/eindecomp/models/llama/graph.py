@@ -14,8 +14,8 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from eindecomp.errors import check_whole
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from eindecomp.graph.graph import Graph

@@ -12,15 +12,13 @@ import numpy as np
 
 from eindecomp.api.compile import plan_together
 from eindecomp.engines.engine import stated_device_count
-from eindecomp.errors import InputError, quote
+from eindecomp.errors import InputError, check_whole, quote
 from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.on_devices import Cache, PlacedWeights
 from eindecomp.models.llama.read_folder import Generation, read_generation
-from eindecomp.models.llama.sample import Sampling
-from eindecomp.models.llama.tokenizer import NAME, Tokenizer
+from eindecomp.models.llama.tokens import NAME, Sampling, Tokenizer
 from eindecomp.models.llama.weights import WeightFiles, load_weights, random_weights, tied_as_stored
-from eindecomp.models.sizes import check_whole
 from eindecomp.planner.make import plan as make_plan
 
 if TYPE_CHECKING:
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.engine import Engine
     from eindecomp.engines.result import Result
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.graph.graph import Graph
-    from eindecomp.models.llama.sample import Sampler
-    from eindecomp.models.llama.tokenizer import TextStream
+    from eindecomp.models.llama.tokens import Sampler, TextStream
     from eindecomp.planner.plan import Plan
     from eindecomp.planner.space.strategy import GivenStrategy
 
@@ -222,7 +218,14 @@ class Llama:
         key = (kind, batch, tokens, room)
         if key not in self._plans:
             start = perf_counter()
-            graph = self._graph(kind, batch, tokens, room)
+            if kind == "step":
+                graph = step_graph(self.config, batch, tokens)
+            elif kind == "store":
+                graph = store_graph(self.config, batch, tokens, room)
+            elif kind in ("prefill", "every"):
+                graph = prefill_graph(self.config, batch, tokens, every=kind == "every")
+            else:
+                raise InputError(f"a plan is for 'prefill', 'every' or 'step', not {kind!r}")
             strategy = ["h"] if kind == "store" else self.strategy
             self._plans[key] = plan_together(
                 lambda: make_plan(graph, self.devices, strategy=strategy), self._placed.engine
@@ -230,15 +233,6 @@ class Llama:
             self.counts.planning_seconds += perf_counter() - start
             self.counts.plans += 1
         return self._plans[key]
-
-    def _graph(self, kind: str, batch: int, tokens: int, room: int) -> Graph:
-        if kind == "step":
-            return step_graph(self.config, batch, tokens)
-        if kind == "store":
-            return store_graph(self.config, batch, tokens, room)
-        if kind not in ("prefill", "every"):
-            raise InputError(f"a plan is for 'prefill', 'every' or 'step', not {kind!r}")
-        return prefill_graph(self.config, batch, tokens, every=kind == "every")
 
     def cache(self, batch: int = 1, tokens: int = 0) -> Cache:
         """An empty cache, whose contents stay on the devices; it grows when it is full.
@@ -261,9 +255,10 @@ class Llama:
         """
         rows = self._rows(ids)
         lengths = np.array([len(row) for row in rows], np.int32)
-        self._check_cache(cache)
-        if cache is not None and (cache.batch != len(rows) or cache.lengths.any()):
-            raise InputError(f"a prompt of {len(rows)} sequences needs an empty cache for as many")
+        if cache is not None:
+            self._check_cache(cache)
+            if cache.batch != len(rows) or cache.lengths.any():
+                raise InputError(f"{len(rows)} prompts need an empty cache for as many sequences")
         table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
@@ -296,14 +291,10 @@ class Llama:
             cache: What `prefill` and the steps before have left, from `model.cache()`.
         """
         ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
-        if cache is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise InputError("a step goes on from a cache: give one to prefill, then to step")
         self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
-        longest = int(cache.lengths.max())
-        if longest >= self.config.positions:
-            raise InputError(f"the model knows no more than {self.config.positions} positions")
+        self._check_length(int(cache.lengths.max()) + 1)
         if cache.is_full:
             self._store(cache, cache.stored, cache.lengths - LATEST, cache.room, LATEST)
         plan = self.plan("step", cache.batch, cache.room)
@@ -337,7 +328,11 @@ class Llama:
         check_whole(0, tokens=tokens)
         tokens = int(tokens)
         if sampling is None:
-            self._check_settings()
+            for name, value in self.generation.unsupported.items():
+                raise InputError(
+                    f"{self.generation.file} asks for {name} {value}, which is not supported; to "
+                    "do without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
+                )
         elif not isinstance(sampling, Sampling):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"sampling is a Sampling, not {quote(sampling)}")
         rows = self._rows(self.encode(prompt))
@@ -345,7 +340,10 @@ class Llama:
             raise InputError(f"generating goes on from one prompt, not from {len(rows)}")
         [ids] = rows
         self._check_length(len(ids) + tokens - 1)
-        stops = self.stops if stops is None else _stops(stops)
+        try:
+            stops = self.stops if stops is None else frozenset(map(index, stops))
+        except TypeError:
+            raise InputError(f"stops are token numbers, not {quote(stops)}") from None
         sampler = (sampling or Sampling()).sampler()
         stream = None if self.tokenizer is None else self.tokenizer.stream(ids)
         return self._generate(ids, tokens, sampler, stops, stream)
@@ -430,16 +428,7 @@ class Llama:
                 )
         return rows
 
-    def _check_settings(self) -> None:
-        for name, value in self.generation.unsupported.items():
-            raise InputError(
-                f"{self.generation.file} asks for {name} {value}, which is not supported; to do "
-                "without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
-            )
-
-    def _check_cache(self, cache: Cache | None) -> None:
-        if cache is None:
-            return
+    def _check_cache(self, cache: Cache) -> None:
         if not isinstance(cache, Cache):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"a cache is what `Llama.cache` makes, not {quote(cache)}")
         if cache.config != self.config:
@@ -460,13 +449,6 @@ def _listed(given: Any) -> list[Any]:
         return list(given)
     except TypeError:
         raise InputError(_NO_PROMPT) from None
-
-
-def _stops(given: Collection[int]) -> frozenset[int]:
-    try:
-        return frozenset(index(token) for token in given)
-    except TypeError:
-        raise InputError(f"stops are token numbers, not {quote(given)}") from None
 
 
 def _padded(tokens: int) -> int:

@@ -14,10 +14,9 @@ import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, check_whole
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.graph import LATEST
-from eindecomp.models.sizes import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

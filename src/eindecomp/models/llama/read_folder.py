@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +25,7 @@ _KINDS: dict[type[Any], str] = {
     bool: "true or false",
     dict: "an object",
 }
+_ORIGINAL = "original_max_position_embeddings"
 T = TypeVar("T")
 
 
@@ -60,46 +62,22 @@ def read_json(path: Path) -> dict[str, Any]:
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
-class Fields:
-    """The fields of an object, each checked for its type; null counts as absent."""
-
-    def __init__(self, where: Path, values: dict[str, Any], prefix: str = "") -> None:
-        self.where, self.values, self.prefix = where, values, prefix
-
-    def __contains__(self, name: str) -> bool:
-        """Whether the field is present, even if it is null."""
-        return name in self.values
-
-    def given(self, name: str) -> Any:
-        """The value as it is, None if absent."""
-        return self.values.get(name)
-
-    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """A value of a kind, which is required unless there is a default."""
-        value = self.values.get(name)
-        if value is None:
-            if default is None:
-                raise InputError(f"{self.where}: {self.prefix}{name} is missing")
-            return default
-        wide: Any = int | float if kind is float else kind
-        if not isinstance(value, wide) or isinstance(value, bool) != (kind is bool):
-            raise self.wrong(name, _KINDS[kind])
-        try:
-            return cast("Any", kind)(value)
-        except OverflowError:
-            raise self.wrong(name, "a number that fits a float") from None
-
-    def inner(self, name: str) -> Fields:
-        """An object within this one, empty if absent."""
-        return Fields(self.where, self.get(name, dict, {}), f"{name}.")
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
-    def wrong(self, name: str, expected: str) -> InputError:
-        """The error for a field that is not what it must be."""
-        value = quote(self.values.get(name))
-        return InputError(f"{self.where}: {self.prefix}{name} is {value}, not {expected}")
+def _field(
+    path: Path, values: Mapping[str, Any], name: str, kind: type[T], default: T | None = None
+) -> T:
+    """A field of a kind, which is required unless there is a default; null counts as absent."""
+    value = values.get(name)
+    if value is None:
+        if default is None:
+            raise InputError(f"{path}: {name} is missing")
+        return default
+    wide: Any = int | float if kind is float else kind
+    if not isinstance(value, wide) or isinstance(value, bool) != (kind is bool):
+        raise InputError(f"{path}: {name} is {quote(value)}, not {_KINDS[kind]}")
+    try:
+        return cast("Any", kind)(value)
+    except OverflowError:
+        raise InputError(f"{path}: {name} is {quote(value)}, too large for a number") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,104 +122,85 @@ _ONLY: dict[str, tuple[object, ...]] = {
     "is_encoder_decoder": (False, None),
     "per_layer_config": (None, {}),
     "num_kv_shared_layers": (None, 0),
-    "partial_rotary_factor": (None, 1),
+    "partial_rotary_factor": (None, 1, 1.0),
     "fusion_config": (None,),
     "transformers_weights": (None,),
     "text_config": (None,),
     "decoder": (None,),
     "generator": (None,),
 }
+_NO_WINDOW: dict[str, tuple[object, ...]] = {
+    "sliding_window": (None,),
+    "attention_chunk_size": (None,),
+}
 
 
 def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
     """The path of a folder's `config.json`, and the arguments of `Config` that it gives."""
     path = check_folder(folder) / "config.json"
-    read = Fields(path, read_json(path))
-    _refuse_what_is_not_llama(read)
-    heads = read.get("num_attention_heads", int)
-    width = read.get("hidden_size", int)
-    if heads < 1 or (read.given("head_dim") is None and width % heads):
+    values = read_json(path)
+    _refuse_what_is_not_llama(path, values)
+    read = partial(_field, path, values)
+    heads = read("num_attention_heads", int)
+    width = read("hidden_size", int)
+    if heads < 1 or (values.get("head_dim") is None and width % heads):
         raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
-    rope = read.inner("rope_scaling") or read.inner("rope_parameters")
-    positions = read.get("max_position_embeddings", int, 2048)
+    positions = read("max_position_embeddings", int, 2048)
+    rope: dict[str, Any] = read("rope_scaling", dict, {}) or read("rope_parameters", dict, {})
+    rope = {"rope_theta": values.get("rope_theta", 10000.0), _ORIGINAL: positions, **rope}
+    if _ORIGINAL in values:
+        rope[_ORIGINAL] = values[_ORIGINAL]  # as in transformers, the outer field comes first
     return path, {
-        "vocabulary": read.get("vocab_size", int),
+        "vocabulary": read("vocab_size", int),
         "width": width,
-        "layers": read.get("num_hidden_layers", int),
+        "layers": read("num_hidden_layers", int),
         "heads": heads,
-        "kv_heads": read.get("num_key_value_heads", int, heads),
-        "head_size": read.get("head_dim", int, width // heads),
-        "hidden": read.get("intermediate_size", int),
-        "epsilon": read.get("rms_norm_eps", float, 1e-6),
-        "theta": _theta(read, rope),
-        "scaling": _scaling(read, rope, positions),
+        "kv_heads": read("num_key_value_heads", int, heads),
+        "head_size": read("head_dim", int, width // heads),
+        "hidden": read("intermediate_size", int),
+        "epsilon": read("rms_norm_eps", float, 1e-6),
+        "theta": _field(path, rope, "rope_theta", float),
+        "scaling": _scaling(path, rope),
         "positions": positions,
-        "tied": read.get("tie_word_embeddings", bool, False),
-        "dtype": read.get("dtype", str, "") or read.get("torch_dtype", str, "float32"),
+        "tied": read("tie_word_embeddings", bool, False),
+        "dtype": read("dtype", str, "") or read("torch_dtype", str, "float32"),
     }
 
 
-def _refuse_what_is_not_llama(read: Fields) -> None:
-    for name, known in _ONLY.items():
-        if name != "model_type" and name not in read:
-            continue
-        if not any(_is_same(read.given(name), one) for one in known):
-            raise InputError(
-                f"{read.where}: {name} is {quote(read.given(name))}; only {known[0]!r} is supported"
-            )
+def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
     # Tokens attend to all tokens before them: `layer_types` decides that, and a window only if
     # there are no layer types.
-    kinds: Any = read.given("layer_types")
-    if kinds is not None:
-        if not isinstance(kinds, list) or set(map(str, kinds)) != {"full_attention"}:  # pyright: ignore[reportUnknownArgumentType]
-            raise read.wrong("layer_types", "'full_attention' throughout, all that is supported")
-        return
-    for name in ("sliding_window", "attention_chunk_size"):
-        if read.given(name) is not None:
-            raise InputError(
-                f"{read.where}: {name} is {quote(read.given(name))}; only attention without a "
-                "window is supported"
-            )
+    kinds: Any = values.get("layer_types")
+    full = ["full_attention"] * len(kinds) if isinstance(kinds, list) and kinds else None  # pyright: ignore[reportUnknownArgumentType]
+    known = {"layer_types": (full,)} if kinds is not None else _NO_WINDOW
+    for name, supported in {**_ONLY, **known}.items():
+        if name != "model_type" and name not in values:
+            continue
+        value = values.get(name)
+        # An equality that tells true from 1.
+        if not any(value == one and type(value) is type(one) for one in supported):
+            only = f"only {quote(supported[0])} is supported"
+            raise InputError(f"{path}: {name} is {quote(value)}; {only}")
 
 
-def _is_same(value: object, other: object) -> bool:
-    """Equality that distinguishes true from 1."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
-
-
-def _theta(read: Fields, rope: Fields) -> float:
-    """A null is refused, not replaced: transformers has no number for it either."""
-    if "rope_theta" in rope:
-        return rope.get("rope_theta", float)
-    return read.get("rope_theta", float) if "rope_theta" in read else 10000.0
-
-
-def _scaling(read: Fields, rope: Fields, positions: int) -> RopeScaling | None:
-    kind = rope.given("rope_type") if "rope_type" in rope else rope.values.get("type", "default")
-    if rope.get("partial_rotary_factor", float, 1.0) != 1.0:
-        raise rope.wrong("partial_rotary_factor", "1: heads rotate as a whole")
-    if nested := [name for name, value in rope.values.items() if isinstance(value, dict)]:
-        raise InputError(
-            f"{rope.where}: {rope.prefix}{quote(nested[0])} is an object; all layers rotate alike"
-        )
+def _scaling(path: Path, rope: Mapping[str, Any]) -> RopeScaling | None:
+    if rope.get("partial_rotary_factor", 1.0) not in (1.0, None):
+        raise InputError(f"{path}: partial_rotary_factor is not 1: heads rotate as a whole")
+    if nested := [name for name, value in rope.items() if isinstance(value, dict)]:
+        raise InputError(f"{path}: {quote(nested[0])} is an object; all layers rotate alike")
+    kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return None
     if kind != "llama3":
         raise InputError(
-            f"{rope.where}: rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are"
+            f"{path}: rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are"
         )
-    # As in transformers, the outer field comes first; the default is the model's own length.
-    original = "original_max_position_embeddings"
-    numbers = (
-        rope.get("factor", float),
-        rope.get("low_freq_factor", float),
-        rope.get("high_freq_factor", float),
-        read.get(original, int) if original in read else rope.get(original, int, positions),
-    )
+    names = ("factor", "low_freq_factor", "high_freq_factor")
+    numbers = [_field(path, rope, name, float) for name in names]
     try:
-        return RopeScaling(*numbers)
+        return RopeScaling(*numbers, positions=_field(path, rope, _ORIGINAL, int))
     except InputError as error:
-        raise InputError(f"{rope.where}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
 # Settings that change even the tokens that transformers generates without drawing, and the value at

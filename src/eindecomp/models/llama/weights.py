@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.safetensors_file import StoredTensor
 
     Array = np.ndarray[Any, Any]
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from eindecomp.models.llama.config import Config
 
@@ -61,36 +61,35 @@ def _find(folder: Path) -> dict[str, StoredTensor]:
         raise InputError(f"{folder / ADAPTER}: adapters are not supported: merge it into the model")
     if (folder / SINGLE).exists():
         return tensors_of(folder / SINGLE)[0]
-    if not (folder / INDEX).exists():
-        raise InputError(f"{folder} has neither {SINGLE} nor {INDEX}")
-    return _sharded(folder)
-
-
-def _sharded(folder: Path) -> dict[str, StoredTensor]:
     path = folder / INDEX
-    weight_map: Any = read_json(path).get("weight_map")
-    if type(weight_map) is not dict:
+    if not path.exists():
+        raise InputError(f"{folder} has neither {SINGLE} nor {INDEX}")
+    places: Any = read_json(path).get("weight_map")
+    if type(places) is not dict:
         raise InputError(f"{path}: weight_map is missing")
-    files: dict[str, dict[str, StoredTensor]] = {}
-    found: dict[str, StoredTensor] = {}
-    places = cast("dict[str, Any]", weight_map)
+    return _sharded(folder, cast("dict[str, Any]", places))
+
+
+def _sharded(folder: Path, places: Mapping[str, Any]) -> dict[str, StoredTensor]:
+    """The tensors of several files, each in the file that the index names."""
     for name, file in places.items():
         if not _is_plain(file):
             raise InputError(
-                f"{path}: tensor {quote(name)} is said to be in {quote(file)}, no file name"
+                f"{folder / INDEX}: tensor {quote(name)} is said to be in {quote(file)}, "
+                "no file name"
             )
-        if file not in files:
-            files[file] = tensors_of(folder / file)[0]
-        if name not in files[file]:
+    tensors: dict[str, StoredTensor] = {}
+    for file in dict.fromkeys(places.values()):
+        for name, tensor in tensors_of(folder / file)[0].items():
+            if places.get(name) != file:
+                raise InputError(f"{folder / file}: tensor {quote(name)} is not where {INDEX} says")
+            tensors[name] = tensor
+    for name, file in places.items():
+        if name not in tensors:
             raise InputError(
                 f"{folder / file}: tensor {quote(name)} is missing, which {INDEX} promises"
             )
-        found[name] = files[file][name]
-    for file, tensors in files.items():
-        for name in tensors:
-            if places.get(name) != file:
-                raise InputError(f"{folder / file}: tensor {quote(name)} is not where {INDEX} says")
-    return found
+    return tensors
 
 
 def _is_plain(file: Any) -> bool:
@@ -99,14 +98,12 @@ def _is_plain(file: Any) -> bool:
         isinstance(file, str)
         and file.endswith(".safetensors")
         and not any(mark in file for mark in ("/", "\\", "\0"))
-        and Path(file).name == file
         and len(file.encode()) < 256
     )
 
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _UNUSED = "rotary_emb.inv_freq"  # in old files; transformers computes it instead
-_COMPARED = 1 << 26  # bytes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +151,10 @@ def tied_as_stored(config: Config, files: WeightFiles) -> Config:
         return config
     shape = (config.vocabulary, config.width)
     table, head = files.array(TABLE, shape), files.array(HEAD, shape)
-    return config if _same_bytes(table, head) else replace(config, tied=False)
-
-
-def _same_bytes(left: Array, right: Array) -> bool:
-    if left.dtype != right.dtype:
-        return False
-    rows = max(1, _COMPARED // (left.shape[1] * left.itemsize))
-    return all(
-        left[k : k + rows].tobytes() == right[k : k + rows].tobytes()
-        for k in range(0, len(left), rows)
-    )
+    rows = zip(table, head, strict=True)  # so that little of them is in memory at once
+    if table.dtype == head.dtype and all(one.tobytes() == other.tobytes() for one, other in rows):
+        return config
+    return replace(config, tied=False)
 
 
 def load_weights(config: Config, files: WeightFiles) -> dict[str, Array]:

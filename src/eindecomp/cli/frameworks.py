@@ -1,6 +1,6 @@
-"""`eindecomp import torch | jax | hf`: a model of another framework as a graph.
+"""`eindecomp export`, a plan for other frameworks, and `eindecomp import`, a model of theirs.
 
-This is the only command that runs the user's own code, and says so.
+Importing is the only command that runs the user's own code, and says so.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
+import orjson
 import typer
 
-from eindecomp.cli.examples import epilog, paragraphs
-from eindecomp.cli.files import to_write
-from eindecomp.cli.request import Json
-from eindecomp.cli.terminal import interruptible, status_line
+from eindecomp.cli.options import Json, Output, name_of, read
+from eindecomp.cli.terminal import status_line
 from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.whole_files import write_whole
-from eindecomp.errors import EinDecompError, InputError, needing_extras, suggest
+from eindecomp.errors import EinDecompError, InputError, PlanError, needing_extras, suggest
+from eindecomp.frontends.placements import Target, exported
 from eindecomp.lang.dtypes import dtype
+from eindecomp.store.plan_file import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -35,26 +36,51 @@ if TYPE_CHECKING:
 
     from eindecomp.graph.graph import Graph
 
-
-commands = typer.Typer(
-    no_args_is_help=True, help="Turn a model of PyTorch or JAX into a graph (.ein)."
-)
-Output = Annotated[
-    Path | None,
-    to_write("-o", "--output", help="write the graph to this file instead of printing it"),
-]
 _SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare>\d+(?:,\d+)*)")
 
 
-def _framework(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        text = paragraphs(command.__doc__)
-        return commands.command(name, help=text, epilog=epilog(f"import {name}"))(command)
+def export(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="a saved plan (.json); - is standard input")
+    ],
+    to: Annotated[
+        Target,
+        typer.Option(
+            help="DTensor's placements, JAX's partition specs, or the tp_plan of Hugging Face"
+        ),
+    ],
+    fewest_dims: Annotated[
+        bool,
+        typer.Option(
+            "--fewest-dims",
+            help="for DTensor: make one mesh dimension of axes that the plan never keeps apart",
+        ),
+    ] = False,
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """Write a plan's layouts for PyTorch, JAX or Hugging Face.
 
-    return add
+    Prints JSON, or writes it to a file. Needs no framework. A plan that the framework cannot
+    express is refused with the reason.
+
+    Examples:
+        eindecomp export plan.json --to dtensor
+        eindecomp export plan.json --to jax -o shardings.json
+    """
+    given = read(file)
+    if not isinstance(given, bytes):
+        raise PlanError(f"{name_of(file)} is a graph: plan it first, with -o plan.json")
+    made = exported(from_json(given, name_of(file)), to, fewest=fewest_dims)
+    indented = orjson.dumps(made, option=orjson.OPT_INDENT_2)
+    if output is not None:
+        write_whole(output, indented)
+    if json:
+        typer.echo(orjson.dumps(made))
+    else:
+        typer.echo(indented if output is None else f"written: {output}")
 
 
-@_framework("torch")
 def torch_module(
     factory: Annotated[
         str,
@@ -70,27 +96,31 @@ def torch_module(
     """Import a PyTorch module. This imports MODULE and calls FACTORY: it runs their code.
 
     Weights on the meta device need no memory.
+
+    Examples:
+        eindecomp import torch mymodel:make -o model.ein
     """
 
     def make() -> Graph:
         from eindecomp.frontends.torch.importing import from_torch
 
         make_module = find(factory)
-        _check_callable(factory, make_module)
         with blaming(factory):
-            made = make_module()
+            made: Any = make_module()
+        kwargs: Any = None
         match made:
-            case (module, example, *more) if callable(module) and _are_keywords(more):
-                kwargs = more[0] if more else None
+            case (module, example) if callable(module):
+                pass
+            case (module, example, kwargs) if callable(module) and isinstance(kwargs, Mapping):
+                pass
             case _:
                 raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
         with blaming(factory), without_tracebacks():
-            return from_torch(module, example, example_kwargs=kwargs)
+            return from_torch(module, example, example_kwargs=cast("Any", kwargs))
 
     _import(make, factory, output, json)
 
 
-@_framework("jax")
 def jax_function(
     function: Annotated[
         str,
@@ -103,7 +133,6 @@ def jax_function(
     shape: Annotated[
         list[str] | None,
         typer.Option(
-            "--shape",
             metavar="x=float32[2,3]",
             help="the type and shape of an argument; repeat it for several",
         ),
@@ -111,7 +140,12 @@ def jax_function(
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code."""
+    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code.
+
+    Examples:
+        eindecomp import jax mymodel:make -o model.ein
+        eindecomp import jax mymodel:loss --shape w=8,4 --shape x=float32[2,8]
+    """
 
     def make() -> Graph:
         from eindecomp.frontends.jax.importing import from_jax
@@ -124,7 +158,6 @@ def jax_function(
     _import(make, function, output, json)
 
 
-@_framework("hf")
 def hugging_face(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="a folder with a model's config.json")
@@ -144,6 +177,9 @@ def hugging_face(
     """Import a Hugging Face model from its config.json; weights are not read.
 
     The model's code is that of the installed transformers package: none of DIR is run.
+
+    Examples:
+        eindecomp import hf DIR --tokens 2048 -o model.ein
     """
 
     def make() -> Graph:
@@ -154,16 +190,27 @@ def hugging_face(
     _import(make, str(folder), output, json)
 
 
+IMPORTS = {"torch": torch_module, "jax": jax_function, "hf": hugging_face}
+"""The commands of `eindecomp import`."""
+
+
 def _import(make: Callable[[], Graph], what: str, output: Path | None, json: bool) -> None:
     """Import, and write or print what came of it."""
-    with needing_extras(), interruptible("no graph yet"), status_line() as say:
-        say(f"importing {what}")
+    with needing_extras(), status_line(f"importing {what}"):
         graph = make()
         text = f"{graph}\n"
     if output is not None:
         write_whole(output, text.encode())
     if json:
-        typer.echo(_as_json(graph))
+        tensors = {"inputs": graph.inputs, "outputs": graph.outputs}
+        record = {
+            role: [
+                {"name": v.name, "labels": v.labels, "shape": v.shape, "dtype": v.dtype.name}
+                for v in vertices
+            ]
+            for role, vertices in tensors.items()
+        }
+        typer.echo(orjson.dumps({"vertices": len(graph), **record, "text": str(graph)}))
     elif output is not None:
         inputs, outputs = len(graph.inputs), ", ".join(v.name for v in graph.outputs)
         typer.echo(f"{len(graph)} vertices, {inputs} of them inputs; outputs: {outputs}")
@@ -171,27 +218,8 @@ def _import(make: Callable[[], Graph], what: str, output: Path | None, json: boo
         typer.echo(text, nl=False)
 
 
-def _as_json(graph: Graph) -> str:
-    import orjson
-
-    def tensors(vertices: Sequence[Any]) -> list[dict[str, object]]:
-        return [
-            {"name": v.name, "labels": v.labels, "shape": v.shape, "dtype": v.dtype.name}
-            for v in vertices
-        ]
-
-    found = {
-        "vertices": len(graph),
-        "inputs": tensors(graph.inputs),
-        "outputs": tensors(graph.outputs),
-        "text": str(graph),
-    }
-    return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
-
-
 def _with_shapes(name: str, fn: Any, texts: Sequence[str]) -> tuple[Any, ...]:
     """A function and its arguments: as it returns them itself, or of the shapes given."""
-    _check_callable(name, fn)
     parameters = inspect.signature(fn).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     given = pairs_from("--shape", "x=float32[2,3]", texts)
@@ -223,21 +251,11 @@ def _array(name: str, text: str) -> NDArray[Any]:
     return np.broadcast_to(np.zeros((), dtype(found["type"] or "float32")), shape)
 
 
-def _are_keywords(more: Sequence[Any]) -> bool:
-    """Whether what a factory returns behind a module and its arguments is as it should be."""
-    return not more or (len(more) == 1 and isinstance(more[0], Mapping))
-
-
-def _check_callable(name: str, found: object) -> None:
-    if not callable(found):
-        raise InputError(f"{name} is a {type(found).__name__}, not a function")
-
-
 # The user's own code
 
 
 def find(text: str) -> Any:
-    """What `package.module:name` names, after importing the module, from here or as installed."""
+    """The function `package.module:name`, after importing the module, from here or as installed."""
     module, colon, name = text.partition(":")
     if not colon or not module or not name:
         raise typer.BadParameter(f"it is such as package.module:name, not {text!r}")
@@ -257,6 +275,8 @@ def find(text: str) -> Any:
             known = [each for each in dir(found) if not each.startswith("_")]
             raise InputError(f"{module} has no {part!r}{suggest(part, known)}")
         found = getattr(found, part)
+    if not callable(found):
+        raise InputError(f"{text} is a {type(found).__name__}, not a function")
     return found
 
 
@@ -290,11 +310,9 @@ def without_tracebacks() -> Generator[None]:
 
 def _place(error: BaseException) -> str:
     """The innermost line of the user's code that an error came through, if it came through any."""
-    frames = reversed(extract_tb(error.__traceback__))
-    found = (f" (at {f.filename}:{f.lineno})" for f in frames if _is_users(f.filename))
-    return next(found, "")
-
-
-def _is_users(file: str) -> bool:
     own = str(Path(__file__).parents[1])
-    return "site-packages" not in file and not file.startswith((own, "<frozen"))
+    for frame in reversed(extract_tb(error.__traceback__)):
+        file = frame.filename
+        if "site-packages" not in file and not file.startswith((own, "<frozen")):
+            return f" (at {file}:{frame.lineno})"
+    return ""

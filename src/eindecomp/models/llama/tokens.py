@@ -1,18 +1,24 @@
-"""Choosing the next token from its logits."""
+"""Tokens: from a text and back, by the `tokenizers` package, and the next one by its logits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.errors import InputError, RunError, quote
-from eindecomp.models.sizes import check_whole
+from eindecomp.errors import InputError, RunError, check_whole, extra, quote, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Array = np.ndarray[Any, Any]
+
+
+_HOTTEST = 1e30  # more is as good as infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.temperature) or not 0 <= self.temperature < float("inf"):
+        if not _is_number(self.temperature) or not 0 <= self.temperature <= _HOTTEST:
             raise InputError(f"a temperature is 0 or more, not {quote(self.temperature)}")
         if self.top_k is not None:
             check_whole(top_k=self.top_k)
@@ -52,13 +58,7 @@ class Sampling:
 
 
 def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    try:
-        float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
-    return True
+    return not isinstance(value, bool) and isinstance(value, Real)
 
 
 class Sampler:
@@ -111,3 +111,75 @@ def _scaled(logits: Array, temperature: float) -> Array:
 def _softmax(scaled: Array) -> Array:
     chances = np.exp(scaled - scaled.max())
     return chances / chances.sum(dtype=np.float32)
+
+
+NAME = "tokenizer.json"
+_UNFINISHED = "\ufffd"
+_CONTEXT = 8  # the tokens before a new one on which its text may depend
+
+
+class Tokenizer:
+    """A folder's `tokenizer.json`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        path = Path(folder) / NAME
+        tokenizers = extra("tokenizers")
+        if not path.is_file():
+            raise InputError(f"{path} is missing")
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises nothing more special
+            raise InputError(f"{path} is no tokenizer: {shorten(str(error))}") from None
+
+    @property
+    def size(self) -> int:
+        """The size of the vocabulary."""
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, with those that mark its beginning."""
+        return self._tokenizer.encode(text).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens, without special ones."""
+        return self._tokenizer.decode(list(ids))
+
+    def stream(self, prompt: Sequence[int]) -> TextStream:
+        """Turns the tokens after a prompt into text, one by one."""
+        return TextStream(self, prompt)
+
+
+class TextStream:
+    """Streamed text: a character made of several tokens comes with the last of them.
+
+    A token's text depends on the tokens before it, so some of those are decoded again, and only the
+    text that is new is passed on.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._ids = list(prompt)[-_CONTEXT:]
+        self._known = self._certain()
+
+    def add(self, token: int) -> str:
+        """The text that is certain with this token; it may be empty."""
+        self._ids.append(token)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith(_UNFINISHED) or not text.startswith(self._known):
+            return ""
+        return self._give(text)
+
+    def end(self) -> str:
+        """The remaining text, incomplete characters included."""
+        text = self._tokenizer.decode(self._ids)
+        return self._give(text)
+
+    def _give(self, text: str) -> str:
+        piece = text[len(self._known) :]
+        self._ids = self._ids[-_CONTEXT:]
+        self._known = self._certain()
+        return piece
+
+    def _certain(self) -> str:
+        """The text so far, without an incomplete last character."""
+        return self._tokenizer.decode(self._ids).rstrip(_UNFINISHED)
