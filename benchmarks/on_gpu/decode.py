@@ -13,7 +13,7 @@ from peers import transformers
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.experiments.measure import Contender, Lapse, race
 from eindecomp.experiments.price import OURS
-from eindecomp.kernels.torch.fastest import seconds_of
+from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.models.llama import prefill_graph, step_graph
 from eindecomp.models.llama.config import rotations
 from eindecomp.models.llama.graph import LATEST

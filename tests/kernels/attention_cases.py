@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")
 kernels: Any = pytest.importorskip("eindecomp.kernels.torch.attention")
 layout: Any = pytest.importorskip("eindecomp.kernels.torch.attention_layout")
 Backend = kernels.Backend
-PartTile = kernels.PartTile
+PartTile = layout.PartTile
 WIDE = {"b": 2, "h": 2, "g": 4, "s": 16, "t": 16, "e": 32, "d": 64, "offset": 0}
 
 HEAD = (

@@ -256,7 +256,9 @@ def test_calls_for_cuda(form: str, backend: Any, op: str, monkeypatch: pytest.Mo
 VIEWS = ("alias", "view", "permute", "expand", "unsqueeze", "slice", "transpose", "_unsafe_view")
 
 
-def test_choices_for_cuda() -> None:
+@pytest.mark.parametrize("hopper", [True, False])
+def test_choices_for_cuda(hopper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_is_fast_with_cudnn", lambda _: hopper)
     fake: Any = pytest.importorskip("torch._subclasses.fake_tensor")
 
     def choices(form: str, dtype: str = "bfloat16", **sizes: int) -> tuple[Any, ...]:
@@ -268,36 +270,37 @@ def test_choices_for_cuda() -> None:
             )
             return kernels.backends(case.attention, q, [replace(case.tile, k=k, v=v)])
 
-    every = (Backend.CUDNN, Backend.FLASH, Backend.EFFICIENT, Backend.MATH)
-    assert choices("causal") == every
-    assert choices("causal", dtype="float32") == every[2:]
-    assert choices("causal", dtype="float64") == every[3:]
-    assert choices("causal", d=32) == every[2:]
-    assert choices("causal", e=256, d=512) == every[2:]
-    assert choices("bias") == every[2:]
-    assert choices("plain", s=1) == (Backend.DECODE, *every)
-    assert choices("plain", s=1, b=80) == (*every[:2], Backend.DECODE, *every[2:])
-    assert choices("plain", s=100) == every
-    assert choices("length", s=1) == (Backend.DECODE, *every[2:])
-    assert choices("tensor", s=1) == every[2:]
+    plain = (Backend.CUDNN, Backend.FLASH) if hopper else (Backend.FLASH,)
+    others = (Backend.EFFICIENT, Backend.MATH)
+    assert choices("causal") == (*plain, *others)
+    assert choices("causal", dtype="float32") == others
+    assert choices("causal", dtype="float64") == others[1:]
+    assert choices("causal", d=32) == others
+    assert choices("causal", e=256, d=512) == others
+    assert choices("bias") == others
+    assert choices("plain", s=1) == (Backend.DECODE, *plain, *others)
+    assert choices("plain", s=1, b=80) == (*plain, Backend.DECODE, *others)
+    assert choices("plain", s=100) == (*plain, *others)
+    assert choices("length", s=1) == (Backend.DECODE, *others)
+    assert choices("tensor", s=1) == others
 
 
 @given(st.integers(-4, 8), sizes)
 def test_triangles_of_flash_attention(offset: int, sizes: dict[str, int]) -> None:
     """FlashAttention lets the last query see the last key, however many keys there are."""
-    lower: Any = pytest.importorskip("eindecomp.kernels.torch.attention_backends")
+    own, see = kernels.compute, kernels.seen_up_to
 
-    def flash(q: Any, k: Any, v: Any, scale: float, *, causal: bool) -> Any:
+    def flash(_: Any, q: Any, k: Any, v: Any, scale: float, *, causal: bool = False) -> Any:
         rows, keys = q.shape[2], k.shape[2]
         assert 0 < rows <= keys or not causal
-        seen = lower.seen_up_to(rows, keys, keys - rows if causal else keys, q.device)
-        return lower.compute(Backend.MATH, q, k, v, scale, seen=seen)
+        seen = see(rows, keys, keys - rows if causal else keys, q.device)
+        return own(Backend.MATH, q, k, v, scale, seen=seen)
 
     def chosen(*_: object) -> tuple[Any, ...]:
         return (Backend.FLASH,)
 
     case = make_case("causal", "float64", 0, **(sizes | {"offset": offset}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower, "_flash", flash)
+        patch.setattr(kernels, "compute", flash)
         patch.setattr(kernels, "_choices", chosen)
         case.check(kernels.attend(case.attention, case.q, [case.tile]))

@@ -18,15 +18,9 @@ from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held
+from eindecomp.tra.tiles.memory import finish_early, most_held, while_there
 from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
-from eindecomp.tra.tiles.regions import (
-    finish_early,
-    regions_of,
-    show_regions,
-    verify_regions,
-    while_there,
-)
+from eindecomp.tra.tiles.regions import regions_of, show_regions, verify_regions
 from strategies import graphs
 
 MEMORIES = {

@@ -18,9 +18,8 @@ import torch
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.kernels.torch.attention import attend, attend_partial, relative_weight, rescale
 from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels, row_labels
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.views import aligned
+from eindecomp.kernels.torch.tensors import aligned, torch_type
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import FLOAT32
 from eindecomp.lang.einsum import EinSum

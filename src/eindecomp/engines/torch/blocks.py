@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from eindecomp.engines.tensor import Tensor, block_of
-from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.disk_tier import file_of, mapped_from, note_file
-from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned
+from eindecomp.engines.torch.paged_memory import SMALL, HostMemory, Pin, Tenant, pinned
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.lang.dtypes import kind
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ def check_memory(device: torch.device, limit: int) -> None:
         _, total = torch.cuda.mem_get_info(device)
         if limit > total:
             raise InputError(f"gpu_memory is {limit:,} bytes, but {device} has {total:,}")
-
-
-def empty_on(device: torch.device, nbytes: int) -> torch.Tensor:
-    """So many bytes of a device, of any contents."""
-    try:
-        return torch.empty(nbytes, dtype=torch.uint8, device=device)
-    except torch.OutOfMemoryError:
-        free, _ = torch.cuda.mem_get_info(device)
-        raise RunError(
-            f"gpu_memory asks for {nbytes:,} bytes of {device}, of which {free:,} are free: "
-            "others use the rest"
-        ) from None
 
 
 def start_measuring(libraries: Sequence[TorchLibrary]) -> None:

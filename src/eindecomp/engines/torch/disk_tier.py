@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 
 from eindecomp.engines.space import available
-from eindecomp.engines.torch.host_memory import typed
+from eindecomp.engines.torch.paged_memory import typed
 from eindecomp.errors import RunError
 from eindecomp.kernels.torch.library import TorchLibrary
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from eindecomp.engines.torch.host_memory import HostMemory
+    from eindecomp.engines.torch.paged_memory import HostMemory
 
     Array = np.ndarray[Any, Any]
 

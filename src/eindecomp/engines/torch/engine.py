@@ -16,7 +16,6 @@ from eindecomp.engines.executable import BoundProgram
 from eindecomp.engines.record import RunRecord
 from eindecomp.engines.space import bytes_of, check_space, output_space
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.blocks import NAME, Memories
 from eindecomp.engines.torch.cut_finer import made_to_fit
@@ -29,24 +28,23 @@ from eindecomp.engines.torch.devices import (
     start_measuring,
 )
 from eindecomp.engines.torch.disk_tier import HostCopies
-from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.index_checks import IndexChecks
 from eindecomp.engines.torch.joined import Neighbours
-from eindecomp.engines.torch.loads import Loads
+from eindecomp.engines.torch.loads import IndexChecks, Loads
 from eindecomp.engines.torch.paged import MARGIN, Paging
+from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory, leave_arena
 from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.layout.boxes import within
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held, surely_made
-from eindecomp.tra.tiles.regions import finish_early, held_by, regions_of, while_there
+from eindecomp.tra.tiles.memory import finish_early, held_by, most_held, surely_made, while_there
+from eindecomp.tra.tiles.regions import regions_of
 
 if TYPE_CHECKING:
     from eindecomp.engines.engine import Listener, Prepared, Read
@@ -54,8 +52,7 @@ if TYPE_CHECKING:
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.tiles.ops import Block, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Block, Region, TileProgram
 
     Values = dict[int, tuple[torch.Tensor, ...]]
 
@@ -166,7 +163,6 @@ class TorchProgram:
             self.runner = Paging(
                 ready, self.loads, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
-        self._wanted: dict[str, tuple[Tiling, ...]] = {}
         self.space = output_space(self.program) if engine.limit is not None else None
         """What a run needs of the host's memory at least."""
         if not on_gpu and engine.limit is None:
@@ -180,9 +176,7 @@ class TorchProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
-        if name not in self._wanted:
-            self._wanted[name] = self.program.layouts_of(name)
-        wanted = self._wanted[name]
+        wanted = self.program.layouts_of(name)
         if isinstance(given, Tensor):
             leave_arena(given)
             here = given.mesh == self.program.mesh and set(wanted) <= set(given.tilings)
@@ -332,7 +326,7 @@ class TorchProgram:
 
 def _check_room(tiled: TileProgram, regions: Sequence[Region], room: int) -> None:
     """Raise an error if the tiles of a region take more than so many bytes."""
-    held = [held_by(tiled, region) for region in regions]
+    held = [held_by(tiled, each.ops, {*each.reads, *each.writes}) for each in regions]
     needed, largest = max(zip(held, regions, strict=True), key=itemgetter(0), default=(0, None))
     if largest is not None and needed > room:
         name = " ".join(tiled.tiles[tile].tensor for tile in largest.writes)

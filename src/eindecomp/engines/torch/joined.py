@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eindecomp.lang.einsum import Labels
-    from eindecomp.tra.tiles.ops import Block, TileOp, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Block, Region, TileOp, TileProgram
 
     Tensor = torch.Tensor
 
@@ -76,10 +75,9 @@ class Join:
 
 def joins_of(tiled: TileProgram, region: Region) -> tuple[Join, ...]:
     """The products of a region that can be made together."""
-    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
     groups: dict[tuple[Block, tuple[int, ...], object], list[Member]] = defaultdict(list)
     for op in region.ops:
-        found = _member(tiled, op, loads)
+        found = _member(tiled, op)
         if found is not None:
             member, block, summed = found
             types = tiled.tiles[member.weight].types, tiled.tiles[op.into].types
@@ -91,9 +89,7 @@ def joins_of(tiled: TileProgram, region: Region) -> tuple[Join, ...]:
     )
 
 
-def _member(
-    tiled: TileProgram, op: TileOp, loads: set[int]
-) -> tuple[Member, Block, tuple[int, ...]] | None:
+def _member(tiled: TileProgram, op: TileOp) -> tuple[Member, Block, tuple[int, ...]] | None:
     """A product with a matrix that is an input, and what that multiplies."""
     vertex = tiled.program.graph[tiled.tiles[op.into].tensor]
     einsum = vertex.op
@@ -102,6 +98,7 @@ def _member(
     types = {tiled.program.graph[name].dtype for name in vertex.inputs} | {vertex.dtype}
     if not einsum.is_contraction or len(types) > 1 or kind(vertex.dtype) < NumberKind.FLOAT:
         return None
+    loads = tiled.loads
     for place, other in ((1, 0), (0, 1)):
         weight, block = op.reads[place], op.reads[other]
         own, shared = einsum.inputs[place], einsum.inputs[other]

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
-from eindecomp.engines.torch.arena_memory import Tenant, leave_arena
 from eindecomp.engines.torch.disk_tier import HostCopies, file_tile, measure_disk
-from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.index_checks import has_filled_indices
-from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
+from eindecomp.engines.torch.loads import has_filled_indices
+from eindecomp.engines.torch.paged_memory import HostMemory, Tenant, leave_arena
 from eindecomp.engines.torch.replay import Replay
-from eindecomp.engines.torch.windows import Windows, renewed_tiles
+from eindecomp.engines.torch.windows import (
+    RegionCost,
+    Windows,
+    measure_links,
+    measure_region,
+    renewed_tiles,
+)
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, spread
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 
@@ -31,10 +35,10 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.blocks import Blocks
     from eindecomp.engines.torch.disk_tier import FileTile
     from eindecomp.engines.torch.loads import Loads
+    from eindecomp.engines.torch.paged_memory import ArenaMemory
     from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links

@@ -17,7 +17,7 @@ import torch
 from eindecomp.engines.record import naming
 from eindecomp.engines.torch.joined import joins_of, side_by_side
 from eindecomp.graph.ops import Fill
-from eindecomp.kernels.torch.moves import check_index
+from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.layout.boxes import within
 from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
 
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     from eindecomp.engines.torch.joined import Join
     from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.torch.kernel import TorchKernel
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.layout.boxes import Box
-    from eindecomp.tra.tiles.ops import Block, Lookup, Tile, TileCall, TileOp, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Block, Lookup, Region, Tile, TileCall, TileOp, TileProgram
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
@@ -53,9 +50,8 @@ class RegionCode:
     def joined(self, arrays: Sequence[Tensor]) -> dict[Join, Tensor]:
         """The matrices that lie side by side among the arrays of the tiles that are read."""
         found: dict[Join, Tensor] = {}
-        place = {tile: k for k, tile in enumerate(self.region.reads)}
         for join in self.joins:
-            own = [arrays[place[member.weight]] for member in join.members]
+            own = [arrays[self._places[member.weight]] for member in join.members]
             width = prod(own[0].shape[len(join.members[0].rows) :])
             matrices = side_by_side(own, width)
             if matrices is not None:
@@ -133,7 +129,7 @@ class RegionCode:
         tile = self.tiled.tiles[op.into]
         operands = [self.read(block, values)[0] for block in op.reads if block is not None]
         with naming(self.graph[tile.tensor], tile.box, op.device):
-            made = call(operands, scalars)
+            made = call.compute(operands, scalars)
         return {tile: (array,) for tile, array in zip(call.makes, made, strict=True)}
 
     def _made(self, op: TileOp, values: Values, scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -145,7 +141,7 @@ class RegionCode:
             return (self.library.filled(vertex.op, tile.box, named, self.graph.scalars),)
         if op.kind is Kind.ASSEMBLE:
             return self._assembled(op, values)
-        kernel = self._kernel(vertex)
+        kernel = self.library.kernel(self.graph, vertex)
         if op.kind is Kind.REDUCE:
             states = [self.read(block, values) for block in op.reads if block is not None]
             total = states[0]
@@ -156,16 +152,6 @@ class RegionCode:
         if op.kind is Kind.PARTIAL:
             return tuple(kernel.states(operands, scalars, tile.shape))
         return (kernel.result(operands, scalars, tile.shape),)
-
-    def _kernel(self, vertex: Vertex) -> TorchKernel:
-        """The kernel of a vertex, looked up once: it is called for every tile of every run."""
-        if vertex.name not in self._kernels:
-            self._kernels[vertex.name] = self.library.kernel(self.graph, vertex)
-        return self._kernels[vertex.name]
-
-    @cached_property
-    def _kernels(self) -> dict[str, TorchKernel]:
-        return {}
 
     def _assembled(self, op: TileOp, values: Values) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]
@@ -194,22 +180,18 @@ class RegionCode:
         def number(tile: int) -> int:
             return local.setdefault(tile, len(local))
 
-        reads = tuple((number(tile), self._kind_of(tile)) for tile in self.region.reads)
+        tiles = [self.tiled.tiles[tile] for tile in self.region.reads]
+        reads = tuple((number(tile.number), tile.shape, tile.types) for tile in tiles)
         ops = tuple(self._op_key(op, number) for op in self.region.ops)
         writes = tuple(number(tile) for tile in self.region.writes)
         return reads, ops, writes, tuple(self.graph.scalars.items())
 
-    def _block_key(self, block: Block, number: Any) -> tuple[int, Box]:
-        return number(block.tile), _inside(block, self.tiled.tiles[block.tile])
-
-    def _kind_of(self, tile: int) -> tuple[object, ...]:
-        made = self.tiled.tiles[tile]
-        return made.shape, made.types
-
     def _op_key(self, op: TileOp, number: Any) -> tuple[object, ...]:
         tile = self.tiled.tiles[op.into]
         vertex = self.graph[tile.tensor]
-        reads = tuple(None if b is None else self._block_key(b, number) for b in op.reads)
+        reads = tuple(
+            b and (number(b.tile), _inside(b, self.tiled.tiles[b.tile])) for b in op.reads
+        )
         if op.call is not None:
             return op.kind, op.call.key, reads, *(number(made) for made in op.call.makes)
         types = tuple(self.graph[name].dtype for name in vertex.inputs)
@@ -218,17 +200,8 @@ class RegionCode:
         if op.kind is Kind.ASSEMBLE:
             where = tuple(_inside(b, tile) for b in op.reads if b is not None)
         sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is Kind.WHOLE else ()
-        return (
-            op.kind,
-            vertex.op,
-            vertex.dtype,
-            types,
-            reads,
-            number(op.into),
-            tile.shape,
-            where,
-            sizes,
-        )
+        made = number(op.into), tile.shape
+        return op.kind, vertex.op, vertex.dtype, types, reads, *made, where, sizes
 
 
 def _inside(block: Block, tile: Tile) -> Box:

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.disk_tier import FileTile
-    from eindecomp.engines.torch.host_memory import HostMemory
+    from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory
     from eindecomp.engines.torch.ready_region import BoundRegion, Heard, ReadyRegions
     from eindecomp.engines.torch.windows import Windows
     from eindecomp.tra.paging.schedule import Action, Schedule
@@ -250,26 +249,22 @@ class _Run:
         with lane.work():
             match action:
                 case Execute():
-                    with nullcontext() if self.heard is None else self.heard.region(action.task):
-                        self._compute(action)
+                    self._compute(action)
                 case Fetch():
                     self._fetch(action)
                 case Store():
                     memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
                     own = self._bytes(action.offset, action.nbytes)
                     memory.copy_(own, non_blocking=True)
-                case Keep():
-                    self._keep(action)
+                case Keep(offset=offset, nbytes=nbytes):
+                    self.of.overwritten.add(action.renews)
+                    memory = self.renewed[action.tensor] = self._bytes(action.into, nbytes)
+                    memory.copy_(self._bytes(offset, nbytes), non_blocking=True)
                 case Stage():
                     block = self.of.blocks[action.block][: action.nbytes]
                     self._read(action.tensor, action.start, block)
         if place in self.of.awaited:
             self.marks.set(place, lane.mark())
-
-    def _keep(self, action: Keep) -> None:
-        self.of.overwritten.add(action.renews)
-        memory = self.renewed[action.tensor] = self._bytes(action.into, action.nbytes)
-        memory.copy_(self._bytes(action.offset, action.nbytes), non_blocking=True)
 
     def bring(self, window: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""
@@ -290,24 +285,28 @@ class _Run:
         regions = self.of.memory.regions
         if action.task not in regions:
             regions[action.task] = self._bound(action)
+        if self.heard is not None:
+            self.heard.begin(action.task)
         regions[action.task](self.scalars)
+        if self.heard is not None:
+            self.heard.end(action.task)
 
     def _bound(self, action: Execute) -> BoundRegion:
         """A task's region with its tensors in the arena, which are there in every run."""
         task = self.of.schedule.workload.tasks[action.task]
         at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
 
-        def arrays(tiles: Sequence[int]) -> list[Tensor]:
-            return [array for tile in tiles for array in self._views(tile, at)]
-
-        region = self.of.ready.regions[action.task]
-        return self.of.ready.bound(action.task, arrays(region.reads), arrays(region.writes))
-
-    def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
-        """The arrays of a tile, whose window is at a place in the arena."""
-        windows = self.of.windows
-        number = windows.of[tile]
-        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
+        windows, region = self.of.windows, self.of.ready.regions[action.task]
+        reads, writes = (
+            [
+                array
+                for tile in tiles
+                for number in (windows.of[tile],)
+                for array in windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
+            ]
+            for tiles in (region.reads, region.writes)
+        )
+        return self.of.ready.bound(action.task, reads, writes)
 
     def _fetch(self, action: Fetch) -> None:
         target = self._bytes(action.offset + action.start, action.nbytes)

@@ -26,7 +26,7 @@ from eindecomp.frontends.torch.run_operator import run_operator
 from eindecomp.frontends.torch.weights import first_names, named_tensors
 from eindecomp.frontends.torch.wishes import Wanted, Wish, wishes_of
 from eindecomp.frontends.views import View
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.tensors import torch_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

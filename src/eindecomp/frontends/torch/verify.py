@@ -27,7 +27,7 @@ from eindecomp.frontends.torch.dtensor import make_mesh
 from eindecomp.frontends.torch.exporting import set_otherwise
 from eindecomp.frontends.torch.placing import torch_placements
 from eindecomp.graph.work import state_bytes, state_types
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.cut import pieces_by
 from eindecomp.layout.tiling import box_on

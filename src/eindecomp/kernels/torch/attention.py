@@ -13,14 +13,15 @@ their weight in float32, which is much for scores of millions.
 
 from __future__ import annotations
 
+from enum import Enum
+from functools import cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.functional import pad
 
-from eindecomp.kernels.torch.attention_backends import Backend, compute, faster, seen_up_to
 from eindecomp.kernels.torch.attention_layout import (
-    PartTile,
     causal_offset,
     conditions,
     is_causal,
@@ -29,8 +30,9 @@ from eindecomp.kernels.torch.attention_layout import (
     may_hide_all,
     row_labels,
     seeing_rows,
+    seen_up_to,
 )
-from eindecomp.kernels.torch.decoding import decode
+from eindecomp.kernels.torch.decoding import decode, dense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +40,31 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from eindecomp.graph.patterns.attention import Attention, KeyPart
+    from eindecomp.kernels.torch.attention_layout import PartTile
     from eindecomp.lang.einsum import Labels
 
     Partial = tuple[Tensor, Tensor]
 
-__all__ = ["Backend", "PartTile"]
+aten: Any = torch.ops.aten
+ALIGNMENT = 8
+"""The sizes of heads, and the lengths of biases, that kernels for CUDA take: multiples of this."""
+
+
+class Backend(Enum):
+    """Who computes attention."""
+
+    DECODE = "our own split of few queries' keys over many multiprocessors"
+    FLASH = "FlashAttention"
+    CUDNN = "cuDNN"
+    EFFICIENT = "the memory-efficient kernel, which takes a bias"
+    CPU = "the blocked kernel for CPUs"
+    MATH = "matrix products and a softmax, which store the scores"
+
+    @property
+    def groups_heads(self) -> bool:
+        """Whether query heads can share a head of keys without a copy."""
+        return self in (Backend.DECODE, Backend.FLASH, Backend.CUDNN)
+
 
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _WIDEST = 256
@@ -67,8 +89,7 @@ def attend(
     """The result for a tile of queries, from all keys of every part, in the result's labels.
 
     `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
-    compute is computed as if none was given: by the first one that can, or by who is faster where
-    that depends on the GPU.
+    compute is computed as if none was given: by the first one that can.
     """
     chosen = backend or backends(attention, q, tiles)[0]
     if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
@@ -100,16 +121,13 @@ def attend_partial(
     The log-sum-exp has the result's labels but those of values, in their order.
     """
     choices = _choices(attention, part, q, tile)
-    is_free = backend not in choices
-    if backend is None or is_free:
+    if backend not in choices:
         backend = choices[0]
     if backend is Backend.DECODE:
         return _decode(attention, (part,), q, (tile,))
     layout = lay_out(attention, (part,), q, (tile,), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
     offset = causal_offset(attention, part, tile, start)
-    if is_free and backend is Backend.CUDNN and Backend.FLASH in choices:
-        backend = faster(*operands, part.scale, causal=offset is not None)
     if 0 in operands[0].shape or 0 in operands[1].shape:
         out, lse = _nothing(operands[0], operands[2], operands[0].shape[2])
     elif offset is not None:
@@ -170,8 +188,10 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
     if q.device.type != "cuda":
         return (Backend.CPU, Backend.MATH) if same and q.device.type == "cpu" else (Backend.MATH,)
     found: list[Backend] = []
-    if q.dtype in _HALF and same and not _needs_bias(attention, part):
-        found += [Backend.CUDNN] if size <= _WIDEST_OF_CUDNN else []
+    masked = part.mask is not None and not is_causal(attention, part)
+    if q.dtype in _HALF and same and part.bias is None and not masked:
+        prefers_cudnn = size <= _WIDEST_OF_CUDNN and _is_fast_with_cudnn(q.device)
+        found += [Backend.CUDNN] if prefers_cudnn else []
         found += [Backend.FLASH] if size <= _WIDEST else []
     if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
         heads = _extent(tile.k, part.k.labels, attention.batch)
@@ -199,8 +219,10 @@ def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile)
     )
 
 
-def _needs_bias(attention: Attention, part: KeyPart) -> bool:
-    return part.bias is not None or (part.mask is not None and not is_causal(attention, part))
+@cache
+def _is_fast_with_cudnn(device: torch.device) -> bool:
+    """Whether cuDNN is faster than FlashAttention: from Hopper on, as torch has it."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _up_to_diagonal(
@@ -267,3 +289,80 @@ def _beside_values(attention: Attention, rows: Tensor) -> Tensor:
     own = row_labels(attention)
     index = [slice(None) if label in own else None for label in attention.output.labels]
     return rows[tuple(index)]
+
+
+def compute(
+    backend: Backend,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    bias: Tensor | None = None,
+    seen: Tensor | None = None,
+    *,
+    causal: bool = False,
+) -> Partial:
+    """Attention and the log-sum-exp; a causal one lets the last query see all keys.
+
+    With fewer queries than keys only `FLASH` does that. A row without any key is undefined. Where
+    `seen` is False a key is hidden. Kernels of torch's add -∞ to its score: NaN and ∞ stay NaN.
+    """
+    if backend is Backend.MATH:
+        return _math(q, k, v, scale, bias, seen, causal=causal)
+    if seen is not None:  # what hides keys when it is added to scores
+        bias = torch.zeros_like(seen, dtype=q.dtype) if bias is None else bias
+        bias = bias.masked_fill(~seen, -torch.inf)
+    if backend is Backend.CPU:
+        q, k, v = (dense(x) for x in (q, k, v))
+        k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
+        return aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, causal, attn_mask=bias, scale=scale
+        )
+    heads, rows, size = q.shape[1], q.shape[2], v.shape[3]
+    q, k, v = (_aligned(x) for x in (q, k, v))
+    if backend is Backend.FLASH:
+        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+    elif backend is Backend.CUDNN:
+        found = aten._scaled_dot_product_cudnn_attention(
+            q, k, v, None, True, 0.0, causal, False, scale=scale
+        )
+    else:
+        k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
+        if bias is not None:
+            bias = _aligned(bias)[..., : k.shape[2]].expand(q.shape[0], heads, rows, -1)
+        found = aten._scaled_dot_product_efficient_attention(
+            q, k, v, bias, True, 0.0, causal, scale=scale
+        )
+    return found[0][..., :size], found[1][..., :rows].reshape(q.shape[:-1])
+
+
+def _math(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    bias: Tensor | None,
+    seen: Tensor | None,
+    *,
+    causal: bool,
+) -> Partial:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    batch, heads, rows, size = q.shape
+    shared, keys = k.shape[1:3]
+    folded = q.reshape(batch, shared, heads // shared * rows, size).to(wide)
+    scores = (folded @ k.to(wide).mT * scale).reshape(batch, heads, rows, keys)
+    if causal:
+        seen = seen_up_to(rows, keys, 0, q.device)
+    if bias is not None:
+        scores = scores + bias
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -torch.inf)
+    weights = scores.softmax(-1)
+    product = weights.reshape(batch, shared, heads // shared * rows, keys) @ v.to(wide)
+    return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), scores.logsumexp(-1)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """What is padded with zeros, which change neither products nor the values before them."""
+    missing = -x.shape[-1] % ALIGNMENT
+    return pad(x, (0, missing)) if missing else dense(x)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.torch.attention_backends import seen_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -224,6 +223,12 @@ def _mask(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int) 
     index = torch.arange(tile.start, tile.start + keys, device=q.device)
     labels = condition_labels(layout.attention, part, mask.length)
     return index < layout.condition(part, labels, tile.length)
+
+
+def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
+    """Where key index <= query index + offset."""
+    rows = torch.arange(queries, device=device).unsqueeze(1) + offset
+    return torch.arange(keys, device=device) <= rows
 
 
 def key_counts(layout: Layout, part: KeyPart, tile: PartTile) -> Tensor | None:

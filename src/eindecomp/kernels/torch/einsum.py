@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from eindecomp.kernels.point_program import (
 )
 from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, cast, literal, torch_type
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.products import Labelled, contract
@@ -30,7 +30,18 @@ from eindecomp.kernels.torch.reductions import (
     reduce_builtin,
     reduce_tree,
 )
-from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
+from eindecomp.kernels.torch.tensors import (
+    CARRIED,
+    LOW,
+    aligned,
+    as_tensor,
+    cast,
+    distinct,
+    expanded,
+    literal,
+    torch_type,
+    window,
+)
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import BFLOAT16, Kind, kind
 from eindecomp.lang.einsum import EinSum
@@ -42,7 +53,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.kernels.terms import Term
-    from eindecomp.kernels.torch.views import Box
+    from eindecomp.kernels.torch.tensors import LabelBox
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
 
@@ -52,8 +63,6 @@ _MUCH_LARGER = 4
 """Joined values for each number of operands and result, above which they are not made at once."""
 _MATRICES = 2
 """Terms of a sum of products from which on torch's matrix products compute it."""
-_KEPT = 1 << 10
-"""Kinds of tiles whose sizes are kept."""
 _FUSED = 2**22
 """Bytes of joined values from which a generated kernel is asked for."""
 _WORTH_LOOPS = 1 << 14
@@ -107,7 +116,6 @@ class EinSumKernel(TorchKernel):
         self._factors = [self._compiled(factor, 0) for factor in known.factors]
         self._once = [label for label in op.aggregated if label not in known.labels]
         self._kept = tuple(label for label in op.output if label in known.labels)
-        self._known_sizes: dict[object, dict[str, int]] = {}
         # In one pass over memory, where torch would take one for every function of the join.
         loops = device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried
         self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
@@ -190,18 +198,11 @@ class EinSumKernel(TorchKernel):
     def _sizes(
         self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
     ) -> dict[str, int]:
-        """The sizes of all labels; tiles of one kind come again and again, and are checked once."""
-        key = (shape and tuple(shape), *[x if x is None else (x.shape, x.dtype) for x in operands])
-        if key not in self._known_sizes:
-            if len(self._known_sizes) >= _KEPT:
-                self._known_sizes.clear()
-            self._known_sizes[key] = self._checked_sizes(operands, shape)
-        return self._known_sizes[key]
-
-    def _checked_sizes(
-        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
-    ) -> dict[str, int]:
-        self._check(operands)
+        """The sizes of all labels."""
+        for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
+            if k < self._read and (x is None or x.dtype != torch_type(of)):
+                given = "nothing" if x is None else x.dtype
+                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
         op = self.op
         found = self._lent | sizes_of(op.inputs, operands)
         if shape is not None:
@@ -214,12 +215,6 @@ class EinSumKernel(TorchKernel):
             if label not in found:
                 raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
         return found
-
-    def _check(self, operands: Sequence[Tensor | None]) -> None:
-        for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
-            if k < self._read and (x is None or x.dtype != torch_type(of)):
-                given = "nothing" if x is None else x.dtype
-                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
 
     def _typed(self, scalars: Sequence[object]) -> list[Tensor]:
         """All run-time scalars as tensors, or none where the join reads none."""
@@ -258,7 +253,7 @@ class EinSumKernel(TorchKernel):
             if x is not None
         ]
 
-        def compute(box: Box) -> States:
+        def compute(box: LabelBox) -> States:
             return self._joined_box(read, self._used(scalars), box)
 
         points = prod(sizes.values())
@@ -269,11 +264,14 @@ class EinSumKernel(TorchKernel):
             fused = fused_join(op, self.dtypes, self.out, self._scalar_types, self.device)
             if fused is not None:
                 return tuple(fused(operands, sizes, scalars))
+        whole = {label: (0, size) for label, size in sizes.items()}
         if not is_large or (op.agg is not None and is_builtin(op.agg) and is_traced()):
-            return compute({label: (0, size) for label, size in sizes.items()})
-        return in_pieces(sizes, op.output, itemsize, compute, self.combined)
+            return compute(whole)
+        return in_pieces(whole, op.output, itemsize, compute, self.combined)
 
-    def _joined_box(self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: Box) -> States:
+    def _joined_box(
+        self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: LabelBox
+    ) -> States:
         op, agg = self.op, self.op.agg
         tiles = [
             aligned(_widened(window(x.tensor, x.labels, box)), x.labels, op.labels) for x in read
@@ -358,12 +356,12 @@ def fused_join(
 
     It takes operands, the sizes of all labels and the run-time scalars to unfinished states.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or find_spec("triton") is None:
         return None
-    from eindecomp.kernels.torch.generated import join
+    from eindecomp.kernels.torch.generated import launch
 
-    found = join.fused_join(op, dtypes, out, scalar_types)
-    return None if found is None else partial(join.fused_states, found)
+    found = launch.fused_join(op, dtypes, out, scalar_types)
+    return None if found is None else partial(launch.fused_states, found)
 
 
 @lru_cache(maxsize=2**12)

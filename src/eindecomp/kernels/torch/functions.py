@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.kernels.torch.dtypes import CARRIED, SIGN_BIT, carried, cast, literal, put_back
+from eindecomp.kernels.torch.tensors import CARRIED, SIGN_BIT, carried, cast, literal, put_back
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 
@@ -162,11 +162,6 @@ def _remainder_floats(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(rest == 0, torch.copysign(rest, y), found)
 
 
-def _divide(x: Any, y: Any) -> Tensor:
-    # A number divided by a tensor would be multiplied by its reciprocal.
-    return torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y)
-
-
 def _power(x: Any, y: Any) -> Tensor:
     if isinstance(x, Tensor) and not isinstance(y, Tensor | complex):
         found = _short_power(x, y)
@@ -198,27 +193,10 @@ def _complex_power(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(is_zero, of_zero, torch.pow(torch.where(is_zero, 1, x), y))
 
 
-def _absolute(x: Tensor) -> Tensor:
-    return torch.abs(x) if x.is_complex() or x.dtype.is_signed else x
-
-
 def _sign(x: Tensor) -> Tensor:
     if x.dtype in CARRIED:
         return put_back((carried(x) != 0).to(torch.int64), x.dtype)
     return torch.where(x != x, x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
-
-
-def _imaginary(x: Tensor) -> Tensor:
-    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
-
-
-def _relu(x: Tensor) -> Tensor:
-    return torch.relu(x) if x.dtype.is_signed else x
-
-
-def _gelu(x: Tensor) -> Tensor:
-    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
-    return x * (0.5 * torch.erfc(x * -math.sqrt(0.5)))
 
 
 _TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", "lt", "le", "gt", "ge", "eq", "ne"})
@@ -235,20 +213,21 @@ _FUNCTIONS: Mapping[str, Function] = {
     "add": _ring(operator.add),
     "sub": _ring(operator.sub),
     "mul": _ring(operator.mul),
-    "div": _divide,
+    # A number divided by a tensor would be multiplied by its reciprocal.
+    "div": lambda x, y: torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y),
     "floordiv": _floor_divide,
     "mod": _remainder,
     "neg": _ring(torch.neg),
     "pow": _ring(_power),
-    "abs": _absolute,
+    "abs": lambda x: torch.abs(x) if x.is_complex() or x.dtype.is_signed else x,
     "sign": _sign,
     "min": partial(extreme, torch.minimum),
     "max": partial(extreme, torch.maximum),
     "where": _where,
     "real": torch.real,
-    "imag": _imaginary,
+    "imag": lambda x: torch.imag(x) if x.is_complex() else torch.zeros_like(x),
     "conj": torch.conj_physical,
-    "relu": _relu,
+    "relu": lambda x: torch.relu(x) if x.dtype.is_signed else x,
     "exp": torch.exp,
     "log": torch.log,
     "sqrt": torch.sqrt,
@@ -259,5 +238,6 @@ _FUNCTIONS: Mapping[str, Function] = {
     "erf": torch.erf,
     "sigmoid": torch.sigmoid,
     "silu": torch.nn.functional.silu,
-    "gelu": _gelu,
+    # Exact in the tail, where 1 + erf would cancel.
+    "gelu": lambda x: x * (0.5 * torch.erfc(x * -math.sqrt(0.5))),
 }

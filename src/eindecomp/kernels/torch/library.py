@@ -12,11 +12,10 @@ from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.kernels.tile_sizes import lent_sizes
-from eindecomp.kernels.torch.dtypes import as_tensor, cast, torch_type
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.moves import move_kernel
-from eindecomp.kernels.torch.views import aligned, expanded
+from eindecomp.kernels.torch.kernel import move_kernel
+from eindecomp.kernels.torch.tensors import aligned, as_tensor, cast, expanded, torch_type
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import BFLOAT16, INT64
 from eindecomp.lang.einsum import EinSum

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.kernels.torch.decoding import row_product, suits_rows
-from eindecomp.kernels.torch.dtypes import LOW
 from eindecomp.kernels.torch.reductions import in_pieces, is_traced
-from eindecomp.kernels.torch.views import aligned, window
+from eindecomp.kernels.torch.tensors import LOW, aligned, window
 from eindecomp.kernels.trees import cheapest_trees
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from eindecomp.kernels.torch.views import Box
+    from eindecomp.kernels.torch.tensors import LabelBox
     from eindecomp.kernels.trees import Tree
     from eindecomp.lang.einsum import Labels
 
@@ -48,10 +47,6 @@ class Labelled:
     def sizes(self) -> dict[str, int]:
         """The size of each label."""
         return dict(zip(self.labels, self.tensor.shape, strict=True))
-
-    def to(self, of: torch.dtype) -> Labelled:
-        """The same in another type."""
-        return Labelled(self.tensor.to(of), self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +150,15 @@ def _multiply_elements(a: Labelled, b: Labelled, needed: Labels, held: torch.dty
     space = (*kept, *(label for label in sizes if label not in kept))
     axes = list(range(len(kept), len(space)))
 
-    def compute(box: Box) -> tuple[Tensor, ...]:
+    def compute(box: LabelBox) -> tuple[Tensor, ...]:
         tiles = [window(x.tensor, x.labels, box).to(held) for x in (a, b)]
         x, y = (aligned(t, f.labels, space) for t, f in zip(tiles, (a, b), strict=True))
         return (torch.sum(x * y, axes).to(held) if axes else x * y,)
 
+    whole = {label: (0, size) for label, size in sizes.items()}
     if not axes or is_traced():
-        return Labelled(compute({k: (0, n) for k, n in sizes.items()})[0], kept)
-    [found] = in_pieces(sizes, kept, held.itemsize, compute, lambda x, y: (x[0] + y[0],))
+        return Labelled(compute(whole)[0], kept)
+    [found] = in_pieces(whole, kept, held.itemsize, compute, lambda x, y: (x[0] + y[0],))
     return Labelled(found, kept)
 
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.kernels.torch.dtypes import CARRIED, carried, put_back
 from eindecomp.kernels.torch.functions import extreme
+from eindecomp.kernels.torch.tensors import CARRIED, carried, put_back
 from eindecomp.lang.monoid import BUILTIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-    from eindecomp.kernels.torch.views import Box
+    from eindecomp.kernels.torch.tensors import LabelBox
     from eindecomp.lang.einsum import Labels
     from eindecomp.lang.monoid import Monoid
 
@@ -52,15 +52,12 @@ def reduce_builtin(agg: Monoid, x: Tensor, axes: Sequence[int], identity: Tensor
         case "sum":
             return put_back(torch.sum(carried(x), dim=tuple(axes)), x.dtype)
         case "prod":
-            return put_back(_product(carried(x), axes), x.dtype)
+            found = carried(x)
+            for axis in sorted(axes, reverse=True):
+                found = torch.prod(found, dim=axis)
+            return put_back(found, x.dtype)
         case _:
             return _extreme(agg.name, x, axes, identity)
-
-
-def _product(x: Tensor, axes: Sequence[int]) -> Tensor:
-    for axis in sorted(axes, reverse=True):
-        x = torch.prod(x, dim=axis)
-    return x
 
 
 def _extreme(name: str, x: Tensor, axes: Sequence[int], identity: Tensor) -> Tensor:
@@ -123,48 +120,27 @@ def is_traced() -> bool:
 
 
 def in_pieces(
-    sizes: Mapping[str, int],
+    box: LabelBox,
     output: Labels,
     itemsize: int,
-    compute: Callable[[Box], States],
+    compute: Callable[[LabelBox], States],
     combine: Callable[[States, States], States],
 ) -> States:
-    """The states of a label space: `compute` gives those of a box, of at most `LIMIT` bytes."""
-    whole = {label: (0, size) for label, size in sizes.items()}
-    return _in_box(whole, output, itemsize, compute, combine)
-
-
-def _in_box(
-    box: Box,
-    output: Labels,
-    itemsize: int,
-    compute: Callable[[Box], States],
-    combine: Callable[[States, States], States],
-) -> States:
+    """The states of a box of labels: `compute` gives those of a part, of at most `LIMIT` bytes."""
     points = prod(length for _, length in box.values())
     pieces = -(-points * itemsize // LIMIT)
     if pieces <= 1:
         return compute(box)
-    label = _longest(box, output)
+    # The longest label of the result, or an aggregated one where the result has none left.
+    kept = [label for label in output if box[label][1] > 1]
+    label = max(kept or box, key=lambda label: box[label][1])
     start, length = box[label]
     step = -(-length // min(pieces, length))
-    found = [
-        _in_box(
-            {**box, label: (low, min(step, start + length - low))},
-            output,
-            itemsize,
-            compute,
-            combine,
-        )
-        for low in range(start, start + length, step)
-    ]
+    found: list[States] = []
+    for low in range(start, start + length, step):
+        part = {**box, label: (low, min(step, start + length - low))}
+        found.append(in_pieces(part, output, itemsize, compute, combine))
     if label not in output:
         return reduce(combine, found)
     axis = output.index(label)
     return tuple(torch.cat(parts, axis) for parts in zip(*found, strict=True))
-
-
-def _longest(box: Box, output: Labels) -> str:
-    """The longest label of the result, or an aggregated one where the result has none left."""
-    kept = [label for label in output if box[label][1] > 1]
-    return max(kept or box, key=lambda label: box[label][1])

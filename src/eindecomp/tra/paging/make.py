@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.issue import issue
 from eindecomp.tra.paging.place import place
-from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, simulate
+from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, predicted_seconds
 from eindecomp.tra.paging.workload import Begins, Staging
 from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links, Workload
 
 
@@ -80,9 +79,10 @@ def make_schedule(
     arena = min(arena, sum(sizes))
 
     def make(resident: Sequence[int]) -> Schedule:
-        at = _side_by_side(sizes, resident)
+        ends = accumulate((sizes[number] for number in resident), initial=0)
+        at = dict(zip(resident, ends, strict=False))  # side by side
         placement = place(workload, sizes, arena, at, links)
-        actions = issue(workload, placement, arena, staging)
+        actions = issue(workload, placement, staging)
         windows = tuple(Window(*window) for window in at.items())
         return Schedule(workload, arena, staging, windows, actions)
 
@@ -90,7 +90,7 @@ def make_schedule(
         resident = tuple(dict.fromkeys(resident))
         _refuse(workload, sizes, arena, resident)
     found = fastest(make, sizes, links) if resident is None else make(resident)
-    return replace(found, seconds=simulate(found, links).seconds)
+    return replace(found, seconds=predicted_seconds(found, links))
 
 
 def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequence[int]) -> None:
@@ -103,12 +103,6 @@ def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequ
     task, needed = largest_task(workload, sizes, resident)
     if needed > available:
         raise ArenaTooSmallError(task, needed, available)
-
-
-def _side_by_side(sizes: Sequence[int], resident: Sequence[int]) -> dict[int, int]:
-    """The offsets of the resident tensors, from the arena's beginning."""
-    ends = accumulate((sizes[number] for number in resident), initial=0)
-    return dict(zip(resident, ends, strict=False))
 
 
 T = TypeVar("T")
@@ -148,7 +142,7 @@ class _Trials:
         self.sizes = sizes
         self.links = links
         self.best = first
-        self.least = simulate(first, links).seconds
+        self.least = predicted_seconds(first, links)
         self.scores: dict[tuple[int, ...], float] = {(): self.least}
         size = len(first.workload.tasks) + len(first.workload.tensors)
         self.left = max(4, min(24, WORK // (size + 1)))
@@ -174,7 +168,7 @@ class _Trials:
                 return inf
             self.left -= 1
             schedule = self.make(chosen)
-            self.scores[chosen] = seconds = simulate(schedule, self.links).seconds
+            self.scores[chosen] = seconds = predicted_seconds(schedule, self.links)
             if seconds < self.least:
                 self.best, self.least = schedule, seconds
         return self.scores[chosen]

@@ -105,13 +105,13 @@ class _Making:
                 if inside(box, block.box):
                     return (Block(block.tile, box),)
         pieces = (*own.exchange.kept, *own.exchange.receives)
-        blocks = [b for p in pieces for b in self._pieces(source, p.peer, p.box)]
-        return self._make(Kind.ASSEMBLE, into, device, box, tuple(blocks))
-
-    def _pieces(self, buffer: int, device: int, box: Box) -> list[Block]:
-        """What a device has of a box, block by block."""
-        shared = [(b, meet(b.box, box)) for b in self.held.get((buffer, device), ())]
-        return [Block(block.tile, part) for block, part in shared if part is not None]
+        blocks = tuple(
+            Block(block.tile, part)
+            for piece in pieces
+            for block in self.held.get((source, piece.peer), ())
+            if (part := meet(block.box, piece.box)) is not None
+        )
+        return self._make(Kind.ASSEMBLE, into, device, box, blocks)
 
     def _brought(self, buffer: int, peer: int, device: int, box: Box) -> Block:
         """A block of a peer's, in the memory of this device."""
@@ -150,8 +150,12 @@ class _Making:
     def made(self) -> TileProgram:
         """All of it."""
         devices = range(self.program.devices)
+        mesh = self.program.mesh
         outputs = {
-            name: tuple(self._whole(number, device) for device in devices)
+            name: tuple(
+                self._read(number, device, self.program.buffers[number].box(mesh, device))
+                for device in devices
+            )
             for name, number in self.program.outputs.items()
         }
         return TileProgram(
@@ -161,9 +165,4 @@ class _Making:
             tuple(self.ops),
             outputs,
             tuple(self.shares),
-        )
-
-    def _whole(self, buffer: int, device: int) -> Block:
-        return self._read(
-            buffer, device, self.program.buffers[buffer].box(self.program.mesh, device)
         )

@@ -1,11 +1,11 @@
-"""Tiles in memories, and the operations that make them."""
+"""Tiles in memories, the operations that make them, and regions of operations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
@@ -13,7 +13,7 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import Box, inside, shape_of, show_box, volume
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
     from eindecomp.tra.program.program import Program
@@ -44,7 +44,7 @@ class Kind(Enum):
     ASSEMBLE = "assemble"
     """Puts together blocks that do not overlap."""
     CALL = "call for"
-    """Calls a function that an engine has put in the place of several vertices' kernels."""
+    """Calls a function of an engine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +79,18 @@ class Block:
     box: Box
 
 
-class TileCall(Protocol):
-    """A function of blocks that makes several tiles at once."""
+@dataclass(frozen=True, eq=False)
+class TileCall:
+    """A function of blocks that an engine has put in the place of several vertices' kernels."""
 
-    @property
-    def key(self) -> Hashable:
-        """Equal for calls that compute the same."""
-        ...
-
-    @property
-    def makes(self) -> tuple[int, ...]:
-        """The tiles that it makes, for each of which there is an operation that reads the same."""
-        ...
-
-    @property
-    def vertices(self) -> int:
-        """How many vertices' kernels it takes the place of."""
-        ...
-
-    def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> Sequence[Any]:
-        """An array for each of these tiles, from those of the blocks and all run-time scalars."""
-        ...
+    key: Hashable
+    """Equal for calls that compute the same."""
+    makes: tuple[int, ...]
+    """The tiles that it makes, for each of which there is an operation that reads the same."""
+    compute: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+    """An array for each of these tiles, from those of the blocks and all run-time scalars."""
+    vertices: int = 1
+    """How many vertices' kernels it takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +142,11 @@ class TileProgram:
         return frozenset(block.tile for blocks in self.outputs.values() for block in blocks)
 
     @cached_property
+    def loads(self) -> frozenset[int]:
+        """The tiles that are blocks of inputs."""
+        return frozenset(op.into for op in self.ops if op.kind is Kind.LOAD)
+
+    @cached_property
     def readers(self) -> tuple[frozenset[int], ...]:
         """For each tile those that are made from it."""
         found: list[set[int]] = [set() for _ in self.tiles]
@@ -169,15 +165,14 @@ class TileProgram:
         made: set[int] = set()
         for op in self.ops:
             blocks = [block for block in op.reads if block is not None]
-            outside = [b for b in blocks if volume(b.box) and not self._has(b)]
+            outside = [
+                b for b in blocks if volume(b.box) and not inside(b.box, self.tiles[b.tile].box)
+            ]
             if op.into in made or outside or not made.issuperset(op.sources):
                 raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
             made.add(op.into)
         if not made >= self.kept:
             raise PlanError(f"nothing makes {self.tiles[min(self.kept - made)]}, an output")
-
-    def _has(self, block: Block) -> bool:
-        return inside(block.box, self.tiles[block.tile].box)
 
     def show(self, op: TileOp) -> str:
         """An operation in words."""
@@ -186,6 +181,19 @@ class TileProgram:
 
     def __str__(self) -> str:
         return "\n".join(map(self.show, self.ops))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Operations of one memory that are carried out together, and the tiles that cross its edge."""
+
+    number: int
+    memory: int
+    ops: tuple[TileOp, ...]
+    reads: tuple[int, ...]
+    """Tiles that were there before."""
+    writes: tuple[int, ...]
+    """Tiles that are read afterwards or kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ The first call on sizes of a class measures; the verdict is kept with the compil
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import triton
 
-from eindecomp.kernels.cache import load, only_process, store
-from eindecomp.kernels.torch.fastest import fastest
+from eindecomp.errors import RunError
+from eindecomp.kernels.measured import Verdicts, fastest_of
+from eindecomp.kernels.torch.timing import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,56 +89,44 @@ def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> l
     >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
     [(16, 32), (8, 16)]
     """
-    fitting = [way for way in (*LARGE, *_SMALL) if _fits(way, rows, cols, width)]
-    filling = [way for way in fitting if batch * _tiles(way, rows, cols) >= _PROGRAMS]
-    block = Config(_power(rows, 8), _power(cols, 16), unroll=8, warps=_warps(rows, cols))
+    fitting: list[Config] = []
+    filling: list[Config] = []
+    for way in (*LARGE, *_SMALL):
+        high, wide = way.tile
+        if way.high * way.wide * width <= _REGISTERS and high <= rows and wide <= cols:
+            fitting.append(way)
+            if batch * -(-rows // high) * -(-cols // wide) >= _PROGRAMS:
+                filling.append(way)
+    height, breadth = _power(rows, 8), _power(cols, 16)
+    block = Config(height, breadth, unroll=8, warps=max(1, height * breadth // 32))
     found = filling[:_MOST] or [*fitting[-1:], block]
     return found if points >= MANY else found[:1]
-
-
-def _tiles(config: Config, rows: int, cols: int) -> int:
-    high, wide = config.tile
-    return -(-rows // high) * -(-cols // wide)
-
-
-def _fits(config: Config, rows: int, cols: int, width: int) -> bool:
-    high, wide = config.tile
-    few = config.high * config.wide * width <= _REGISTERS
-    return few and high <= rows and wide <= cols
-
-
-def _warps(rows: int, cols: int) -> int:
-    return max(1, _power(rows, 8) * _power(cols, 16) // 32)
 
 
 def _power(size: int, most: int) -> int:
     return min(most, 1 << max(size - 1, 0).bit_length())
 
 
-class Verdicts:
-    """The fastest configurations that were measured, by the class of what is computed."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def find(self, name: str, configs: Sequence[Config], run: Callable[[Config], object]) -> Config:
-        """The verdict on a class; it is measured where there is none yet."""
-        by_name = {str(config): config for config in configs}
-        if len(configs) == 1 or torch.cuda.is_current_stream_capturing():
-            return configs[0]
-        key = repr(["triton joins", triton.__version__, torch.cuda.get_device_name(), name])
-        if self._known.get(key) not in by_name:
-            with only_process():
-                known = _read(key)
-                if known not in by_name:
-                    ways = {each: partial(run, config) for each, config in by_name.items()}
-                    known = fastest(ways, torch.device("cuda"))
-                    store(key, json.dumps(known).encode())
-                self._known[key] = known
-        return by_name[self._known[key]]
+_VERDICTS = Verdicts("triton joins", lambda: [triton.__version__, torch.cuda.get_device_name()])
 
 
-def _read(key: str) -> str:
-    with suppress(ValueError):
-        return str(json.loads(load(key) or b'""'))
-    return ""
+def fastest_config(name: str, configs: Sequence[Config], run: Callable[[Config], object]) -> Config:
+    """The fastest way for a class of joins, measured once; those that do not run are left out."""
+    if len(configs) == 1 or torch.cuda.is_current_stream_capturing():
+        return configs[0]
+    by_name = {str(config): config for config in configs}
+
+    def measure() -> str:
+        ways: dict[str, Callable[[], None]] = {}
+        failures: list[str] = []
+        for each, config in by_name.items():
+            try:
+                run(config)  # compiles
+                ways[each] = partial(run, config)
+            except Exception as error:
+                failures.append(f"{each}: {error}")
+        if not ways:
+            raise RunError(f"no way to compute this runs: {failures[0]}")
+        return fastest_of(ways, partial(seconds_of, device=torch.device("cuda")))
+
+    return by_name[_VERDICTS.find(name, measure, by_name.__contains__)]

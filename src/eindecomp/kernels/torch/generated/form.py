@@ -13,6 +13,8 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -107,15 +109,11 @@ def axes_of(
     axes.sort(key=lambda axis: -axis.strides[lead])
     merged: list[Axis] = []
     for axis in axes:
-        if merged and _continues(merged[-1], axis):
+        continued = tuple(stride * axis.size for stride in axis.strides)
+        if merged and merged[-1].strides == continued:
             axis = Axis(merged.pop().size * axis.size, axis.strides)
         merged.append(axis)
     return tuple(merged)
-
-
-def _continues(outer: Axis, inner: Axis) -> bool:
-    pairs = zip(outer.strides, inner.strides, strict=True)
-    return all(far == near * inner.size for far, near in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +186,79 @@ def accesses(types: Sequence[DType], groups: Sequence[Sequence[Axis]]) -> tuple[
         )
         found.append(Access(of, (batch, rows, cols, summed)))
     return tuple(found)
+
+
+PACK = 4
+"""How many summed steps one load of a packed input brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An operand of rows, or of columns, as [batch, summed steps in packs, rows, steps of a pack].
+
+    There are as many rows as fill whole tiles, so that kernels may read beyond the last one. What
+    is there is never used.
+    """
+
+    shape: tuple[int, ...]
+    """Sizes of the operand's labels: of the batch, summed, of rows or columns."""
+    source: tuple[int, ...]
+    batch: int
+    summed: int
+    own: int
+    padded: int
+
+    @property
+    def packs(self) -> int:
+        """How many packs there are for each element of the batch."""
+        return -(-self.summed // PACK)
+
+    def make(self, operand: torch.Tensor) -> torch.Tensor:
+        """Copy an operand."""
+        found = operand.as_strided(self.shape, self.source, operand.storage_offset())
+        found = found.reshape(self.batch, self.summed, self.own)
+        shape = (self.batch, self.packs, self.padded, PACK)
+        buffer = torch.empty(shape, dtype=operand.dtype, device=operand.device)
+        whole, rest = divmod(self.summed, PACK)
+        packed = found[:, : whole * PACK].reshape(self.batch, whole, PACK, self.own)
+        buffer[:, :whole, : self.own].copy_(packed.transpose(2, 3))
+        if rest:
+            last = found[:, whole * PACK :].transpose(1, 2)
+            buffer[:, whole, : self.own, :rest].copy_(last)
+        return buffer
+
+
+def copy_of(
+    source: Mapping[str, int], sizes: Mapping[str, int], split: Split, tile: tuple[int, int]
+) -> tuple[Copy, dict[str, int]] | None:
+    """The copy of an operand of given strides, and the copy's; None if it is of no use.
+
+    In packs, the stride of a summed step is that of a pack: the kernel knows.
+    """
+    rows, cols = ([label for label in side if label in source] for side in (split.rows, split.cols))
+    own = rows or cols
+    if not own or (rows and cols):
+        return None
+    batch, summed = (
+        [label for label in group if label in source] for group in (split.batch, split.summed)
+    )
+    block = tile[0 if rows else 1]
+    order = [*batch, *summed, *own]
+    counts = [prod(sizes[label] for label in group) for group in (batch, summed, own)]
+    copy = Copy(
+        tuple(sizes[label] for label in order),
+        tuple(source[label] for label in order),
+        *counts,
+        padded=-(-counts[-1] // block) * block,
+    )
+    step = copy.padded * PACK
+    strides = _contiguous(own, sizes, PACK) | _contiguous(summed, sizes, step)
+    return copy, strides | _contiguous(batch, sizes, step * copy.packs)
+
+
+def _contiguous(labels: list[str], sizes: Mapping[str, int], step: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for label in reversed(labels):
+        found[label] = step
+        step *= sizes[label]
+    return found
