@@ -79,10 +79,10 @@ def decode(setting: Setting, host: WeightBlock) -> Measured:
 
 def _kernels(setting: Setting, call: Any) -> float | None:
     """The least seconds of a step's kernels, launched with nothing around them; None if unknown."""
-    captures = call._prepared.runner.captures
-    if captures is None or captures.capture is None:
+    capture = call._prepared.runner.capture
+    if capture is None:
         return None
-    return min(seconds_of(captures.capture.replay, setting.device) for _ in range(_TURNS))
+    return min(seconds_of(capture.graph.replay, setting.device) for _ in range(_TURNS))
 
 
 def _in_a_row(way: Way) -> Way:

@@ -182,8 +182,8 @@ def test_more_layers_are_more_of_the_same_regions():
     for layers in (2, 3):
         graph = prefill_graph(replace(small(2), layers=layers), 2, 6)
         with ed.compile(ed.plan(graph, 2, strategy=["t"]), "torch", device="cpu") as executable:
-            kinds = executable._prepared.ready.kinds
-        counts.append((len({*kinds}), len(kinds)))
+            keys = [code.key for code in executable._prepared.ready.codes]
+        counts.append((len({*keys}), len(keys)))
     (few, short), (many, long) = counts
     assert few == many
     assert short < long

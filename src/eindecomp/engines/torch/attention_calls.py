@@ -24,7 +24,7 @@ from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import FLOAT32
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar_types import with_casts
-from eindecomp.tra.tiles.ops import Block, Kind, Tile, TileOp
+from eindecomp.tra.tiles.ops import Block, Kind, Tile, TileCall, TileOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -39,21 +39,6 @@ if TYPE_CHECKING:
     Tensor = torch.Tensor
     Ranges = dict[str, Range]
     Compute = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionCall:
-    """A function of blocks and run-time scalars that stands for vertices of an attention."""
-
-    key: Hashable
-    """Equal for calls that compute the same."""
-    makes: tuple[int, ...]
-    compute: Compute
-    vertices: int = 1
-
-    def __call__(self, operands: Sequence[Tensor], scalars: Sequence[Tensor]) -> Sequence[Tensor]:
-        """An array for each tile that it makes."""
-        return self.compute(operands, scalars)
 
 
 def attend_by_calls(tiled: TileProgram) -> TileProgram:
@@ -96,7 +81,7 @@ def _attend_to_all(tiled: TileProgram, one: Attention) -> TileProgram:
 def _call(
     op: TileOp, operands: _Operands, compute: Compute, key: tuple[object, ...], vertices: int = 1
 ) -> TileOp:
-    call = AttentionCall((*key, operands.key), (op.into,), compute, vertices)
+    call = TileCall((*key, operands.key), (op.into,), compute, vertices)
     return replace(op, kind=Kind.CALL, reads=tuple(operands.blocks.values()), call=call)
 
 
@@ -339,7 +324,7 @@ class _Cut:
             Tile(number + 1, maximum.name, rows, (wide,), memory),
         )
         labels = product.labels, maximum.labels
-        call = AttentionCall(
+        call = TileCall(
             ("share", labels, operands.key),
             (number, number + 1),
             lambda given, scalars: operands.share(labels, given, scalars),
@@ -389,7 +374,7 @@ class _Cut:
         if role not in (maximum, self.part.total):
             reads, compute = (result, *reads), weighted
         key = compute.__name__, role.labels, *labels, of, one.output.labels, one.values
-        call = AttentionCall(key, (op.into,), compute)
+        call = TileCall(key, (op.into,), compute)
         return replace(op, kind=Kind.CALL, reads=reads, call=call)
 
 

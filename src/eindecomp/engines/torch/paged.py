@@ -118,7 +118,7 @@ class Paging:
         staying = {name: given.passing[name] for name in self._staying(given)}
         self.memory.evacuate([tensor.held() for tensor in staying.values()])
         there = self._in_arena(staying)
-        values = load([tile for tile in tiles if self.windows.of.get(tile) not in there])
+        values = load([tile for tile in tiles if tile not in there])
         replay = self._replay_of(values, own, given)
         if there and self.memory.user is not replay:
             self.memory.evacuate()
@@ -163,8 +163,7 @@ class Paging:
         try:
             yield
         except BaseException:
-            used = {name: self.windows.used(self.renewed[name]) for name in tenants}
-            whole = {name for name in used if replay.overwritten.isdisjoint(used[name])}
+            whole = {name for name in tenants if replay.overwritten.isdisjoint(self.renewed[name])}
             raise
         finally:
             for name, tenant in tenants.items():
@@ -183,10 +182,10 @@ class Paging:
                     yield name
 
     def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
-        """The windows of inputs that the last run has left in the arena."""
+        """The tiles of inputs that the last run has left in the arena."""
         latest = {} if self.schedule is None else self.schedule.renewed
-        tiles = [tile for name in names for tile in self.renewed[name]]
-        return frozenset(window for window in self.windows.used(tiles) if window in latest)
+        tiles = (tile for name in names for tile in self.renewed[name])
+        return frozenset(tile for tile in tiles if self.windows.of[tile] in latest)
 
     def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: _Given) -> Replay:
         """What carries out a run; it is made anew where other things stay than in the last one."""
@@ -232,7 +231,9 @@ class Paging:
         self, lasting: frozenset[int], files: Files, renewing: Collection[str] = ()
     ) -> Replay:
         """A schedule of what comes, goes and is computed when and where, made ready to run."""
-        chosen = self.copies.chosen(self._worth_keeping(lasting, files))
+        # Where the host cannot keep all tiles, those that are read from disk lie evenly between.
+        used = dict.fromkeys(tile for region in self.ready.regions for tile in region.reads)
+        chosen = self.copies.chosen(spread([files[t] for t in used if t in files and t in lasting]))
         copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
         read = {tile: file for tile, file in files.items() if tile not in copies}
         workload, links = self.workload(lasting, read, renewing), self.links
@@ -245,17 +246,6 @@ class Paging:
         schedule = make_schedule(workload, links, arena, staging)
         return Replay(schedule, self.ready, self.windows, self.host, self.memory, read, copies)
 
-    def _worth_keeping(self, lasting: frozenset[int], files: Files) -> list[list[FileTile]]:
-        """The tiles of files that the host may keep, window by window.
-
-        Where it cannot keep them all, those that are read from disk lie evenly between them.
-        """
-        used = self.windows.used(tile for region in self.ready.regions for tile in region.reads)
-        groups = [self.windows.groups[window] for window in used]
-        stay = [group for group in groups if lasting.issuperset(group)]
-        order = spread([[files[t] for t in group if t in files] for group in stay])
-        return [group for group in order if group]
-
     def workload(
         self,
         lasting: frozenset[int],
@@ -266,38 +256,37 @@ class Paging:
 
         The tiles in `read` come from disk; the inputs in `renewing` are given up for their results.
         """
-        regions, windows = self.ready.regions, self.windows
-        made = {tile for region in regions for tile in region.writes}
-        kept = self.ready.tiled.kept
+        tiled, windows = self.ready.tiled, self.windows
+        made = {tile for region in self.ready.regions for tile in region.writes}
         pairs = (pair for name in renewing for pair in self.renewed[name].items())
-        renewed_by = {windows.of[old]: windows.of[new] for old, new in pairs}
+        renewed_by = {old: windows.of[new] for old, new in pairs}
 
-        def begins(group: Sequence[int]) -> Begins:
-            if group[0] in made:
+        def begins(tile: int) -> Begins:
+            if tile in made:
                 return Begins.MADE
-            return Begins.HOST if all(tile not in read for tile in group) else Begins.DISK
+            return Begins.DISK if tile in read else Begins.HOST
 
         tensors = tuple(
             Paged(
                 number,
-                windows.name(number),
-                windows.nbytes(number),
-                begins(group),
-                group[0] in kept,
-                lasting.issuperset(group),
-                renewed_by.get(number),
+                str(tiled.tiles[tile]),
+                windows.nbytes(tile),
+                begins(tile),
+                tile in tiled.kept,
+                tile in lasting,
+                renewed_by.get(tile),
             )
-            for number, group in enumerate(windows.groups)
+            for number, tile in enumerate(windows.tiles)
         )
         tasks = tuple(
             Task(
-                " ".join(self.ready.tiled.tiles[tile].tensor for tile in region.writes),
-                windows.used(region.reads),
-                windows.used(region.writes),
+                " ".join(tiled.tiles[tile].tensor for tile in region.writes),
+                tuple(windows.of[tile] for tile in region.reads),
+                tuple(windows.of[tile] for tile in region.writes),
                 cost.workspace,
                 cost.seconds,
             )
-            for region, cost in zip(regions, self.costs, strict=True)
+            for region, cost in zip(self.ready.regions, self.costs, strict=True)
         )
         return Workload(tensors, tasks)
 

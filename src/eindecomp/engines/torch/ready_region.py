@@ -109,8 +109,8 @@ def compiled(code: RegionCode, call: Call) -> Function:
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    # Of what makes so little that reading its weights is most of its work, kernels overlap. Inductor's
-    # search for better blocks finds slower ones as often: what it measures of such kernels is noise.
+    # Where little is made, reading weights is most of the work, and kernels overlap. Inductor's
+    # search for better blocks is left out: what it measures of such kernels is noise.
     most = max((code.tiled.tiles[op.into].nbytes for op in code.region.ops), default=0)
     overlap = most < _LITTLE and overlaps(code.library.device)
     can_tell = hasattr(inductor.triton, "enable_pdl")

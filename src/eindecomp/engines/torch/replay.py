@@ -25,7 +25,6 @@ from eindecomp.tra.paging.schedule import (
     Stage,
     Store,
 )
-from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -133,10 +132,10 @@ class Replay:
     """The tiles that are read from disk in every run."""
     copies: Mapping[int, Tensor]
     """The tiles of files that the host keeps."""
-    _resident: dict[int, list[Tensor]] = field(default_factory=dict[int, "list[Tensor]"])
-    """What each resident window was filled from; being held, its memory is of nobody else."""
+    _resident: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
+    """What each resident tile was filled from; being held, its memory is of nobody else."""
     overwritten: set[int] = field(default_factory=set[int])
-    """The resident windows that the latest run has begun to renew."""
+    """The resident tiles that the latest run has begun to renew."""
 
     def __post_init__(self) -> None:
         device = self.ready.libraries[0].device
@@ -166,7 +165,7 @@ class Replay:
     ) -> Values:
         """Carry out all actions: the tiles of results, on the host or where they renew others.
 
-        `there` are the windows that have what is read from the run before.
+        `there` are the tiles whose windows have what is read from the run before.
         """
         self.overwritten.clear()
         values.update({tile: (copy,) for tile, copy in self.copies.items()})
@@ -205,15 +204,15 @@ class Replay:
     def _load_resident(self, run: _Run, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
         for window in self.schedule.resident:
+            tile = self.windows.tiles[window.tensor]
             if window.tensor in self.schedule.renewed:
-                if window.tensor not in there:
-                    run.bring(window.tensor, window.offset)
+                if tile not in there:
+                    run.bring(tile, window.offset)
                 continue
-            sources = [run.values[tile][0] for tile in self.windows.groups[window.tensor]]
-            known = self._resident.pop(window.tensor, [])
-            if [each.data_ptr() for each in known] != [each.data_ptr() for each in sources]:
-                run.bring(window.tensor, window.offset)
-            self._resident[window.tensor] = sources
+            source, known = run.values[tile][0], self._resident.pop(tile, None)
+            if known is None or known.data_ptr() != source.data_ptr():
+                run.bring(tile, window.offset)
+            self._resident[tile] = source
 
 
 @dataclass(eq=False)
@@ -257,20 +256,20 @@ class _Run:
                     own = self._bytes(action.offset, action.nbytes)
                     memory.copy_(own, non_blocking=True)
                 case Keep(offset=offset, nbytes=nbytes):
-                    self.of.overwritten.add(action.renews)
+                    self.of.overwritten.add(self.of.windows.tiles[action.renews])
                     memory = self.renewed[action.tensor] = self._bytes(action.into, nbytes)
                     memory.copy_(self._bytes(offset, nbytes), non_blocking=True)
                 case Stage():
                     block = self.of.blocks[action.block][: action.nbytes]
-                    self._read(action.tensor, action.start, block)
+                    self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
         if place in self.of.awaited:
             self.marks.set(place, lane.mark())
 
-    def bring(self, window: int, offset: int) -> None:
+    def bring(self, tile: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""
-        nbytes = self.of.windows.nbytes(window)
-        if self.of.schedule.workload.tensors[window].begins is not Begins.DISK:
-            self._copy(window, self._bytes(offset, nbytes))
+        nbytes = self.of.windows.nbytes(tile)
+        if tile not in self.of.files:
+            self._copy(tile, self._bytes(offset, nbytes))
             return
         size = self.of.schedule.staging.block
         for number, start in enumerate(range(0, nbytes, size)):
@@ -278,7 +277,7 @@ class _Run:
             if not place:  # all of them are free again
                 self.of.lanes[COMPUTE].finish()
             block = self.of.blocks[place][: min(size, nbytes - start)]
-            self._read(window, start, block)
+            self.of.files[tile].read(start, block)
             self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
 
     def _compute(self, action: Execute) -> None:
@@ -301,8 +300,9 @@ class _Run:
             [
                 array
                 for tile in tiles
-                for number in (windows.of[tile],)
-                for array in windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
+                for array in windows.arrays(
+                    tile, self._bytes(at[windows.of[tile]], windows.nbytes(tile))
+                )
             ]
             for tiles in (region.reads, region.writes)
         )
@@ -316,26 +316,13 @@ class _Run:
             own = self.stored[action.tensor][action.start : action.start + action.nbytes]
             target.copy_(own, non_blocking=True)
         else:
-            self._copy(action.tensor, target)
+            self._copy(self.of.windows.tiles[action.tensor], target)
 
-    def _copy(self, window: int, memory: Tensor) -> None:
-        """All tiles of a window, from the host."""
-        for tile in self.of.windows.groups[window]:
-            targets = self.of.windows.arrays(tile, memory)
-            for target, array in zip(targets, self.values[tile], strict=True):
-                target.copy_(array, non_blocking=True)
-
-    def _read(self, window: int, start: int, block: Tensor) -> None:
-        """Some bytes of a window from disk, and of its other tiles from the host."""
-        for tile, first, at, nbytes in self.of.windows.parts(window, start, len(block)):
-            target = block[at : at + nbytes]
-            if tile in self.of.files:
-                self.of.files[tile].read(first, target)
-            else:
-                [array] = self.values[tile]
-                own = array.clone(memory_format=torch.contiguous_format).view(-1)
-                own = own.view(torch.uint8)
-                target.copy_(own[first : first + nbytes])
+    def _copy(self, tile: int, memory: Tensor) -> None:
+        """A tile from the host."""
+        targets = self.of.windows.arrays(tile, memory)
+        for target, array in zip(targets, self.values[tile], strict=True):
+            target.copy_(array, non_blocking=True)
 
     def _bytes(self, offset: int, nbytes: int) -> Tensor:
         """A part of the arena."""

@@ -65,7 +65,7 @@ class Resident:
         self.renewed = renewed_tiles(ready.tiled, tie)
         """For each tied input, what each of its tiles is in the next run."""
         self._may_capture = capture and not ready.waits
-        self._capture: Capture | None = None
+        self.capture: Capture | None = None
         self._before: Mapping[int, int] = {}
         """Where each loaded tile was in the run before."""
         self._is_worth = self._is_compiled = False
@@ -99,7 +99,7 @@ class Resident:
         """
         self._goes_on, self.going = False, None
         captures = self._may_capture and heard is None
-        staged = self._capture.staged if captures and self._capture is not None else ()
+        staged = self.capture.staged if captures and self.capture is not None else ()
         values = self.loads.find(inputs, staged=staged)
         known = {**self.loads.fixed, **values} if self._views else {}
         borrowed = {tile: known[load][0] for tile, load in self._views.items() if load in known}
@@ -120,20 +120,20 @@ class Resident:
 
     def _captured(self, loaded: Loaded) -> Capture | None:
         """What replays a run: the last capture if it fits, or a new one where that pays."""
-        if self._capture is not None:
-            if self._capture.fits(loaded):
-                return self._capture
-            for tile, name in self._capture.staged.items():
+        if self.capture is not None:
+            if self.capture.fits(loaded):
+                return self.capture
+            for tile, name in self.capture.staged.items():
                 if tile not in loaded.values:
                     near = self.ready.libraries[0].from_numpy(loaded.inputs[name])
                     loaded.values[tile] = (near,)
-            self._capture = None
+            self.capture = None
         places = {tile: arrays[0].data_ptr() for tile, arrays in loaded.values.items()}
         if self._is_worth:
             staying = {tile for tile, at in places.items() if self._before.get(tile) == at}
-            self._capture = Capture(self, loaded, staying)
+            self.capture = Capture(self, loaded, staying)
         self._before = places
-        return self._capture
+        return self.capture
 
     def goes_on(self, state: Mapping[str, Any]) -> bool:
         """Whether the next run can begin at once if it is given up this: what the latest made."""
@@ -143,10 +143,10 @@ class Resident:
         self, inputs: Mapping[str, Any], scalars: Mapping[str, Any], state: Mapping[str, Any]
     ) -> Values | None:
         """The next run on that and on small arrays; None, and nothing done, if these are not."""
-        if self._capture is None or not self._capture.takes(inputs):
+        if self.capture is None or not self.capture.takes(inputs):
             return None
-        made = self._capture.run(Loaded({}, inputs, scalars, state))
-        self.going = self._capture.going
+        made = self.capture.run(Loaded({}, inputs, scalars, state))
+        self.going = self.capture.going
         for tensor in state.values():
             tensor.release()
         return made
@@ -265,7 +265,7 @@ class Capture:
         """The latest run."""
         self._fill(loaded)
         self._staging.send()
-        self._graph = torch.cuda.CUDAGraph()
+        self.graph = torch.cuda.CUDAGraph()
         read = {**loads.fixed, **self._read}
         unwritten = (x for tile, own in read.items() if tile not in self._renewed for x in own)
         with steady(unwritten):
@@ -283,7 +283,7 @@ class Capture:
         with torch.cuda.stream(beside):
             order.carry_out({**self._read, **near}, [scalars])
         here.wait_stream(beside)
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self.graph):
             self._staging.send()
             made = order.carry_out({**self._read, **near}, [scalars])
             kept = order.ready.tiled.kept
@@ -334,7 +334,7 @@ class Capture:
             self.going.end.synchronize()  # what it stages is read no more
         self._fill(loaded)
         self.going = Going()
-        self._graph.replay()
+        self.graph.replay()
         gives_up = self._gives_up(loaded)
         self.is_in_place = gives_up and self._read.keys() == self._renewed.keys()
         if gives_up:
