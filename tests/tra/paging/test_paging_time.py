@@ -208,33 +208,3 @@ def test_no_stream_is_faster_than_its_work(seed, room, latency):
     assert schedule.seconds >= busiest * (1 - 1e-9)
     alone = make_schedule(workload, links, arena, Staging(700, 2), resident=())
     assert schedule.seconds <= predicted_seconds(alone, links)
-
-
-@given(
-    seed=st.integers(0, 2**32),
-    room=st.sampled_from([0, 3, 50]),
-    share=st.sampled_from([0.5, 0.9]),
-)
-def test_while_both_directions_carry_each_keeps_its_share_of_speed(seed, room, share):
-    workload = renewing(random_workload(seed), seed)
-    alone, links = Links(1e9, 5e8, 1e8), Links(1e9, 5e8, 1e8, both=share)
-    arena = least_arena(workload) + room * ALIGNMENT
-    schedule = make_schedule(workload, alone, arena, Staging(700, 2))
-    times = simulate(schedule, links)
-    to_gpu, to_host = (
-        [
-            (action.nbytes, span)
-            for action, span in zip(schedule.actions, times, strict=True)
-            if action.stream == stream
-        ]
-        for stream in (TO_GPU, TO_HOST)
-    )
-    for own, others, pace in ((to_gpu, to_host, 1e9), (to_host, to_gpu, 5e8)):
-        for nbytes, span in own:
-            together = sum(
-                max(0.0, min(span.end, other.end) - max(span.begin, other.begin))
-                for _, other in others
-            )
-            carried = pace * (span.end - span.begin - (1 - share) * together)
-            assert carried == pytest.approx(nbytes)
-    assert predicted_seconds(schedule, links) >= schedule.seconds * (1 - 1e-9)

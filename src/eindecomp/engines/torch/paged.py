@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Collection,
         Generator,
         Iterable,
-        Iterator,
         Mapping,
         Sequence,
     )
@@ -49,16 +48,6 @@ if TYPE_CHECKING:
 
 MARGIN = 64 << 20
 """Bytes of the limit that are left to torch: workspaces of BLAS, scalars, rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What a run is given, as far as it matters for what stays on the GPU."""
-
-    lasting: frozenset[int]
-    """The tiles that are the same in every run."""
-    passing: Mapping[str, EngineTensor]
-    """The tied inputs that are given up, each for the result that it is in the next run."""
 
 
 class Paging:
@@ -88,7 +77,9 @@ class Paging:
         if not has_filled_indices(ready.tiled):  # which are only checked when there are scalars
             with memory.turn():
                 self._measure(ready.scalars(dict.fromkeys(ready.tiled.program.graph.scalars, 1))[0])
-        self._replays: dict[object, Replay] = {}
+        self._replay: Replay | None = None
+        self._key: object = None
+        """What stays, which the latest schedule was made for."""
 
     def _measure(self, scalars: Sequence[Tensor]) -> None:
         """Find out what links and regions take, and whether workspaces leave room enough."""
@@ -114,12 +105,12 @@ class Paging:
         Donated tensors are still there if the run fails.
         """
         tiles, load = self.loads.names, partial(self.loads.find, inputs)
-        own, given = self.ready.scalars(scalars)[0], self._given(inputs, donated)
-        staying = {name: given.passing[name] for name in self._staying(given)}
+        own, (lasting, passing) = self.ready.scalars(scalars)[0], self._given(inputs, donated)
+        staying = {name: tensor for name, tensor in passing.items() if self._stays(name, tensor)}
         self.memory.evacuate([tensor.held() for tensor in staying.values()])
         there = self._in_arena(staying)
         values = load([tile for tile in tiles if tile not in there])
-        replay = self._replay_of(values, own, given)
+        replay = self._replay_of(values, own, lasting, passing)
         if there and self.memory.user is not replay:
             self.memory.evacuate()
             staying, there = {}, frozenset[int]()
@@ -127,8 +118,13 @@ class Paging:
         with self._lent(staying, replay):
             return replay.run(values, own, heard, there)
 
-    def _given(self, inputs: Mapping[str, Any], donated: Collection[str]) -> _Given:
-        """What of a run's inputs stays as it is, and what is given up for results."""
+    def _given(
+        self, inputs: Mapping[str, Any], donated: Collection[str]
+    ) -> tuple[frozenset[int], dict[str, EngineTensor]]:
+        """The tiles of inputs that stay as they are, and the tied inputs that are given up.
+
+        Each of these is given up for the result that it is in the next run.
+        """
         changing = {*self.tie, *donated}
         names = {
             name
@@ -142,7 +138,7 @@ class Paging:
             for name in self.renewed
             if name in donated and times[id(inputs[name])] == 1
         }
-        return _Given(lasting, passing)
+        return lasting, passing
 
     @contextmanager
     def turn(self, inputs: Mapping[str, Any]) -> Generator[None]:
@@ -172,14 +168,12 @@ class Paging:
                 else:
                     staying[name].release()
 
-    def _staying(self, given: _Given) -> Iterator[str]:
-        """The inputs that this run reads where the last one has left them in the arena."""
-        if any(self.memory.user is replay for replay in self._replays.values()):
-            for name, tensor in given.passing.items():
-                data = tensor.held()
-                ours = isinstance(data, Tenant) and data.memory is self.memory
-                if ours and data.name == self.tie[name]:
-                    yield name
+    def _stays(self, name: str, tensor: EngineTensor) -> bool:
+        """Whether a run reads an input where the last one has left it in the arena."""
+        data = tensor.held()
+        ours = isinstance(data, Tenant) and data.memory is self.memory
+        is_latest = self._replay is not None and self.memory.user is self._replay
+        return ours and is_latest and data.name == self.tie[name]
 
     def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
         """The tiles of inputs that the last run has left in the arena."""
@@ -187,20 +181,26 @@ class Paging:
         tiles = (tile for name in names for tile in self.renewed[name])
         return frozenset(tile for tile in tiles if self.windows.of[tile] in latest)
 
-    def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: _Given) -> Replay:
+    def _replay_of(
+        self,
+        values: Values,
+        scalars: Sequence[Tensor],
+        lasting: frozenset[int],
+        passing: Collection[str],
+    ) -> Replay:
         """What carries out a run; it is made anew where other things stay than in the last one."""
         found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
         files = {tile: file for tile, file in found.items() if file is not None}
         renewing = frozenset(
-            name for name in given.passing if files.keys().isdisjoint(self.renewed[name])
+            name for name in passing if files.keys().isdisjoint(self.renewed[name])
         )
-        key = given.lasting, renewing, tuple(files.items())
+        key = lasting, renewing, tuple(files.items())
         if not self._is_measured:
             self._measure(scalars)
-        if key not in self._replays:
-            self._replays.clear()  # what the host keeps for them is in the way
-            self._replays[key] = self.replay(given.lasting, files, renewing)
-        return self._replays[key]
+        if self._replay is None or key != self._key:
+            self._replay = None  # what the host keeps for it is in the way
+            self._replay, self._key = self.replay(lasting, files, renewing), key
+        return self._replay
 
     def housed(self, name: str, blocks: Blocks) -> Blocks:
         """The blocks of a result, of which some may stay in the arena."""
@@ -214,18 +214,18 @@ class Paging:
     @property
     def held(self) -> int:
         """The bytes of the GPU in which tensors come and go."""
-        return max((replay.schedule.arena for replay in self._replays.values()), default=0)
+        return 0 if self._replay is None else self._replay.schedule.arena
 
     @property
     def schedule(self) -> Schedule | None:
         """What the last run carried out; None before the first one."""
-        return next((replay.schedule for replay in self._replays.values()), None)
+        return None if self._replay is None else self._replay.schedule
 
     def close(self) -> None:
         """Let go of the arena, if it is used for this, and of what the host keeps."""
-        for replay in self._replays.values():
-            self.memory.free(replay)
-        self._replays.clear()
+        if self._replay is not None:
+            self.memory.free(self._replay)
+        self._replay = None
 
     def replay(
         self, lasting: frozenset[int], files: Files, renewing: Collection[str] = ()

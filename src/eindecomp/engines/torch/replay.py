@@ -6,10 +6,9 @@ alone.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,58 +57,18 @@ class Lane:
         return None if self.stream is None else self.stream.record_event()
 
     def wait(self, mark: Any) -> None:
-        """Do what comes next only when a mark has been reached."""
-        if self.stream is not None and mark is not None:
+        """Do what comes next only when a mark has been reached; the host itself waits here."""
+        if mark is None:
+            return
+        if self.stream is None:
+            mark.synchronize()
+        else:
             self.stream.wait_event(mark)
 
     def finish(self) -> None:
         """Wait until all is done."""
         if self.stream is not None:
             self.stream.synchronize()
-
-
-class HostLane(Lane):
-    """Work of the host's own, which is done when it was begun."""
-
-    def __init__(self) -> None:
-        super().__init__(torch.device("cpu"))
-
-    def wait(self, mark: Any) -> None:
-        """Wait here: the host itself goes on when a mark has been reached."""
-        if mark is not None:
-            mark.synchronize()
-
-
-class Marks:
-    """The marks behind actions, for threads that wait for each other's.
-
-    When one of them fails, all others stop at what they wait for next.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[int, Any] = {}
-        self._changed = Condition()
-        self.error: BaseException | None = None
-
-    def set(self, action: int, mark: Any) -> None:
-        """An action was begun."""
-        with self._changed:
-            self._found[action] = mark
-            self._changed.notify_all()
-
-    def get(self, action: int) -> Any:
-        """The mark behind an action, as soon as that was begun."""
-        with self._changed:
-            self._changed.wait_for(lambda: action in self._found or self.error is not None)
-            if self.error is not None:
-                raise self.error
-            return self._found[action]
-
-    def fail(self, error: BaseException) -> None:
-        """A thread ends; the error of the first one counts."""
-        with self._changed:
-            self.error = self.error or error
-            self._changed.notify_all()
 
 
 _ASIDE = ((TO_GPU,), (DISK,))
@@ -143,7 +102,7 @@ class Replay:
             COMPUTE: Lane(device, current=True),
             TO_GPU: Lane(device),
             TO_HOST: Lane(device),
-            DISK: HostLane(),
+            DISK: Lane(torch.device("cpu")),
         }
         self.stream_of = [action.stream for action in self.schedule.actions]
         self.awaited = {
@@ -198,8 +157,8 @@ class Replay:
             for streams in aside:
                 threads.submit(run.begin_all, streams)
             run.begin_all(own)
-        if run.marks.error is not None:
-            raise run.marks.error
+        if run.error is not None:
+            raise run.error
 
     def _load_resident(self, run: _Run, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
@@ -228,23 +187,31 @@ class _Run:
     """What was made and has left the GPU, by window."""
     renewed: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """What was made and stays on the GPU, by window: the memory of what it renews."""
-    marks: Marks = field(default_factory=Marks)
+    error: BaseException | None = None
+    """What the first of the threads failed of; all others stop at what they wait for next."""
+
+    def __post_init__(self) -> None:
+        self.marks: dict[int, Future[Any]] = {place: Future() for place in self.of.awaited}
+        """The marks behind actions, for threads that wait for each other's."""
 
     def begin_all(self, streams: Collection[str]) -> None:
-        """Begin the actions of some streams in order; an error is left with the marks."""
+        """Begin the actions of some streams in order; an error is noted."""
         try:
             with torch.no_grad():  # of each thread's own
                 for place, action in enumerate(self.of.schedule.actions):
                     if action.stream in streams:
                         self._begin(place, action)
         except BaseException as error:  # whoever waits must not wait forever
-            self.marks.fail(error)
+            self.error = self.error or error
+            for mark in self.marks.values():
+                with suppress(InvalidStateError):
+                    mark.set_exception(error)
 
     def _begin(self, place: int, action: Action) -> None:
         lane = self.of.lanes[action.stream]
         for wait in action.waits:
             if self.of.stream_of[wait] != action.stream:
-                lane.wait(self.marks.get(wait))
+                lane.wait(self.marks[wait].result())
         with lane.work():
             match action:
                 case Execute():
@@ -263,7 +230,7 @@ class _Run:
                     block = self.of.blocks[action.block][: action.nbytes]
                     self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
         if place in self.of.awaited:
-            self.marks.set(place, lane.mark())
+            self.marks[place].set_result(lane.mark())
 
     def bring(self, tile: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""

@@ -169,29 +169,12 @@ def measure_links(device: torch.device) -> Links:
     """How fast host and GPU copy to each other, and the GPU to itself."""
     if device.type != "cuda":
         return Links(10e9, 10e9, 1e9)
-    memory = HostMemory(pinned=True)
-    host, back = memory.empty(_LINK), memory.empty(_LINK)
+    host = HostMemory(pinned=True).empty(_LINK)
     gpu, other = (torch.empty(_LINK, dtype=torch.uint8, device=device) for _ in range(2))
 
-    def speed(*copies: tuple[torch.Tensor, torch.Tensor]) -> float:
-        work = partial(_copy_at_once, copies, device)
+    def speed(target: Tensor, source: Tensor) -> float:
+        work = partial(target.copy_, source, non_blocking=True)
         return _LINK / min(seconds_of(work, device) for _ in range(_COPIES))
 
-    to_gpu, to_host, within_gpu = speed((gpu, host)), speed((back, other)), speed((other, gpu))
-    both = min(1.0, speed((gpu, host), (back, other)) / min(to_gpu, to_host))
-    return Links(to_gpu, to_host, 1e9, latency=5e-6, within_gpu=within_gpu, both=both)
-
-
-def _copy_at_once(
-    copies: Sequence[tuple[torch.Tensor, torch.Tensor]], device: torch.device
-) -> None:
-    """Copy targets from sources, each in a stream of its own."""
-    current = torch.cuda.current_stream(device)
-    streams = [torch.cuda.Stream(device) for _ in copies]
-    for stream in streams:
-        stream.wait_stream(current)
-    for stream, (target, source) in zip(streams, copies, strict=True):
-        with torch.cuda.stream(stream):
-            target.copy_(source, non_blocking=True)
-    for stream in streams:
-        current.wait_stream(stream)
+    to_gpu, to_host, within_gpu = speed(gpu, host), speed(host, gpu), speed(other, gpu)
+    return Links(to_gpu, to_host, 1e9, latency=5e-6, within_gpu=within_gpu)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.planner.costs.byte_sizes import show_bytes
@@ -235,9 +234,6 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-_LINK = {TO_GPU, TO_HOST}
-
-
 class Span(NamedTuple):
     """From when to when an action is carried out."""
 
@@ -247,32 +243,13 @@ class Span(NamedTuple):
 
 def simulate(schedule: Schedule, links: Links) -> list[Span]:
     """When each action is carried out, which is as soon as all it waits for has ended."""
-    waiting: dict[str, deque[int]] = {stream: deque() for stream in STREAMS}
-    for number, action in enumerate(schedule.actions):
-        waiting[action.stream].append(number)
-    spans = [Span(inf, inf)] * len(schedule.actions)
-    begun: dict[str, tuple[int, float]] = {}
-    until: dict[str, float] = {}
-    now, stretch = 0.0, 1.0
-    while True:
-        for stream, queue in waiting.items():
-            if queue and stream not in begun:
-                action = schedule.actions[queue[0]]
-                if all(spans[wait].end <= now for wait in action.waits):
-                    begun[stream] = queue.popleft(), now
-                    slower = stretch if stream in _LINK else 1.0
-                    until[stream] = now + slower * _seconds(schedule, action, links)
-        wanted = 1 / links.both if begun.keys() >= _LINK else 1.0
-        if wanted != stretch:  # both directions carry from now on, or no longer
-            for stream in _LINK & begun.keys():
-                until[stream] = now + (until[stream] - now) * wanted / stretch
-            stretch = wanted
-        if not begun:
-            return spans
-        stream = min(until, key=lambda stream: until[stream])
-        now = until.pop(stream)
-        number, begin = begun.pop(stream)
-        spans[number] = Span(begin, now)
+    spans: list[Span] = []
+    latest = dict.fromkeys(STREAMS, 0.0)
+    for action in schedule.actions:
+        begin = max(latest[action.stream], *(spans[wait].end for wait in action.waits), 0.0)
+        latest[action.stream] = begin + _seconds(schedule, action, links)
+        spans.append(Span(begin, latest[action.stream]))
+    return spans
 
 
 def predicted_seconds(schedule: Schedule, links: Links) -> float:

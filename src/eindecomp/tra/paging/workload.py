@@ -165,12 +165,8 @@ class Links:
     latency: float = 0.0
     within_gpu: float = inf
     """From one window of the arena to another."""
-    both: float = 1.0
-    """The share of its speed that each direction between host and GPU keeps while both carry."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.both <= 1:
-            raise PlanError(f"links keep a share of their speed between 0 and 1: {self}")
         if min(self.to_gpu, self.to_host, self.from_disk, self.within_gpu) <= 0 or self.latency < 0:
             raise PlanError(f"links need bandwidths above zero and no negative latency: {self}")
 
