@@ -129,18 +129,6 @@ cases = st.builds(
 )
 
 
-def cut(case: Case, start: int, stop: int) -> Any:
-    """The tile of some keys."""
-    (part,) = case.attention.parts
-    tile = case.tile
-    some = {"k": tile.k[:, :, start:stop], "v": tile.v[:, :, start:stop], "start": start}
-    for name, value in (("mask", part.mask and part.mask.value), ("bias", part.bias)):
-        tensor = getattr(tile, name)
-        if tensor is not None and value is not None and part.key in value.labels:
-            some[name] = tensor[..., start:stop]
-    return replace(tile, **some)
-
-
 def cut_queries(case: Case, tile: Any, start: int, stop: int) -> Any:
     """A tile of keys with what it says about some queries."""
     (part,) = case.attention.parts

@@ -1,8 +1,7 @@
 """Attention on tiles of torch's tensors, by the kernel that suits them and never stores scores.
 
-`attend` computes a whole result. Where devices share the keys, each computes its part by
-`attend_partial`: a result of its own and the log-sum-exp of its scores, from which `merge` or, for
-reductions by maximum and sum, `rescale` make the whole. All are functional and can be traced.
+A part of the keys is computed by `attend_partial`: a result of its own and the log-sum-exp of its
+scores, from which `merge` makes the whole. All are functional and can be traced.
 
 A row that no key counts for is NaN, as 0/0 is where the graph's own vertices are computed; as a
 part it weighs nothing: it is 0 and its log-sum-exp is -∞. Scores are not rounded to the type of the
@@ -22,7 +21,6 @@ import torch
 from torch.nn.functional import pad
 
 from eindecomp.kernels.torch.attention_layout import (
-    causal_offset,
     conditions,
     is_causal,
     key_counts,
@@ -127,13 +125,13 @@ def attend_partial(
         return _decode(attention, (part,), q, (tile,))
     layout = lay_out(attention, (part,), q, (tile,), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
-    offset = causal_offset(attention, part, tile, start)
+    mask = part.mask if is_causal(attention, part) else None
     if 0 in operands[0].shape or 0 in operands[1].shape:
         out, lse = _nothing(operands[0], operands[2], operands[0].shape[2])
-    elif offset is not None:
-        out, lse = _up_to_diagonal(backend, *operands, part.scale, offset)
+    elif mask is not None:
+        out, lse = _up_to_diagonal(backend, *operands, part.scale, mask.offset + start)
     else:
-        bias, seen = conditions(layout, part, q, tile, start)
+        bias, seen = conditions(layout, part, tile, start)
         out, lse = compute(backend, *operands, part.scale, bias, seen)
         rows = seeing_rows(bias, seen)
         if rows is not None:
@@ -142,30 +140,18 @@ def attend_partial(
     return layout.result(out), layout.rows(lse)
 
 
-def rescale(attention: Attention, out: Tensor, lse: Tensor, maximum: Tensor) -> Partial:
-    """A part's share of the weighted sum A and of the sum of weights Z, relative to a maximum.
-
-    With the largest log-sum-exp of all parts as the maximum, A and Z of all parts add up, and the
-    result is A / Z.
-    """
-    weight = relative_weight(lse, maximum)
-    beside = _beside_values(attention, weight)
-    return torch.where(beside > 0, out.to(weight.dtype), 0) * beside, weight
-
-
-def relative_weight(lse: Tensor, maximum: Tensor) -> Tensor:
-    """A part's share of the sum of weights Z, relative to a maximum."""
-    return (lse - maximum).exp()
-
-
 def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:
     """The result and log-sum-exp over the keys of all parts."""
-    maximum = torch.stack([lse for _, lse in partials]).amax(0)
+    lses = torch.stack([lse for _, lse in partials])
+    maximum = lses.amax(0)
     # Where no part has a key any number will do, as long as nothing becomes NaN.
     base = torch.where(maximum == -torch.inf, 0, maximum)
-    shares = [rescale(attention, out, lse, base) for out, lse in partials]
-    product = torch.stack([share for share, _ in shares]).sum(0)
-    total = torch.stack([weight for _, weight in shares]).sum(0)
+    weights = (lses - base).exp()
+    product = torch.zeros_like(partials[0][0], dtype=weights.dtype)
+    for (out, _), weight in zip(partials, weights, strict=True):
+        beside = _beside_values(attention, weight)
+        product = product + torch.where(beside > 0, out.to(weight.dtype), 0) * beside
+    total = weights.sum(0)
     beside = _beside_values(attention, total)
     out = torch.where(beside > 0, product / beside, 0)
     return out.to(partials[0][0].dtype), base + total.log()
