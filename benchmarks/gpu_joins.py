@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def measure(name: str, size: int, quick: bool) -> None:
-    from eindecomp.kernels.torch.generated.configs import LARGE
+    from eindecomp.kernels.torch.generated.form import LARGE
     from eindecomp.kernels.torch.generated.launch import fused_join
 
     expr, agg = CASES[name]

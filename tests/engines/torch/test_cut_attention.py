@@ -21,7 +21,7 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.lang.dtypes import dtype as named_type
 from eindecomp.models.llama.graph import prefill_graph
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.make import tiles_of
+from eindecomp.tra.tiles.ops import tiles_of
 from eindecomp.tra.tiles.regions import regions_of, verify_regions
 
 WAYS = {

@@ -15,8 +15,7 @@ from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.ops import Kind, lookups_of
+from eindecomp.tra.tiles.ops import Kind, lookups_of, tiles_of
 from eindecomp.tra.tiles.regions import regions_of
 from strategies import graphs
 

@@ -249,17 +249,18 @@ def test_choices_for_cuda(hopper: bool, monkeypatch: pytest.MonkeyPatch) -> None
             )
             return kernels.backends(case.attention, q, [replace(case.tile, k=k, v=v)])
 
-    plain = (Backend.CUDNN, Backend.FLASH) if hopper else (Backend.FLASH,)
-    others = (Backend.EFFICIENT, Backend.MATH)
-    assert choices("causal") == (*plain, *others)
+    flash, others = (Backend.FLASH,), (Backend.EFFICIENT, Backend.MATH)
+    many = (Backend.CUDNN, Backend.FLASH) if hopper else flash
+    assert choices("causal", s=100) == (*many, *others)
+    assert choices("causal") == (*flash, *others)
     assert choices("causal", dtype="float32") == others
     assert choices("causal", dtype="float64") == others[1:]
     assert choices("causal", d=32) == others
     assert choices("causal", e=256, d=512) == others
     assert choices("bias") == others
-    assert choices("plain", s=1) == (Backend.DECODE, *plain, *others)
-    assert choices("plain", s=1, b=80) == (*plain, Backend.DECODE, *others)
-    assert choices("plain", s=100) == (*plain, *others)
+    assert choices("plain", s=1) == (Backend.DECODE, *flash, *others)
+    assert choices("plain", s=1, b=80) == (*flash, Backend.DECODE, *others)
+    assert choices("plain", s=100) == (*many, *others)
     assert choices("length", s=1) == (Backend.DECODE, *others)
     assert choices("tensor", s=1) == others
 

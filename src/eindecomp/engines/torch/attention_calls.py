@@ -179,11 +179,7 @@ class _Operands:
         )
 
     def _value(
-        self,
-        value: Value,
-        part: KeyPart,
-        tensors: Mapping[Read, Tensor],
-        scalars: Sequence[Tensor],
+        self, value: Value, part: KeyPart, tensors: Mapping[Read, Tensor], scalars: Sequence[Tensor]
     ) -> Tensor:
         """A mask, bias or length, in the labels in which it is wanted."""
         labels = condition_labels(self.attention, part, value)

@@ -215,7 +215,12 @@ class IndexChecks:
         given = [lookup for lookup in found if not is_computed(tiled, lookup)]
         self._unchecked = given
         """Those that are left to check in the next run."""
-        self._varying = [lookup for lookup in given if not self._is_constant(lookup)]
+        self._varying: list[Lookup] = []
+        """Those that are not the same in every run: filled ones are, without scalars."""
+        for lookup in given:
+            op = self._op(lookup)
+            if not isinstance(op, Fill) or used_scalars(op.value):
+                self._varying.append(lookup)
 
     def check(self, inputs: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
         """Raise an error that names the tile for which an index is out of range."""
@@ -228,11 +233,6 @@ class IndexChecks:
                 else:  # NumPy looks at a few indices sooner, which each token decoded waits for
                     check_array(index, lookup.rows)
         self._unchecked = self._varying
-
-    def _is_constant(self, lookup: Lookup) -> bool:
-        """Whether indices are filled, and depend on no scalar of a run."""
-        op = self._op(lookup)
-        return isinstance(op, Fill) and not used_scalars(op.value)
 
     def _op(self, lookup: Lookup) -> object:
         return self._tiled.program.graph[self._tiled.tiles[lookup.index.tile].tensor].op

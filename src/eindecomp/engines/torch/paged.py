@@ -26,13 +26,7 @@ from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, s
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Collection,
-        Generator,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from eindecomp.engines.torch.blocks import Blocks
     from eindecomp.engines.torch.disk_tier import FileTile
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
+    Given = Mapping[str, Any]
     Values = dict[int, tuple[Tensor, ...]]
     Files = Mapping[int, FileTile]
 
@@ -94,11 +89,7 @@ class Paging:
         check_arena(workload, arena_bytes(workload, self.limit, MARGIN))
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        heard: Heard | None = None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], heard: Heard | None = None
     ) -> Values:
         """The tiles of results, on the host or in the arena; `heard` tells of every region.
 
@@ -108,7 +99,9 @@ class Paging:
         own, (lasting, passing) = self.ready.scalars(scalars)[0], self._given(inputs, donated)
         staying = {name: tensor for name, tensor in passing.items() if self._stays(name, tensor)}
         self.memory.evacuate([tensor.held() for tensor in staying.values()])
-        there = self._in_arena(staying)
+        latest = {} if self.schedule is None else self.schedule.renewed
+        left = (tile for name in staying for tile in self.renewed[name])
+        there = frozenset(tile for tile in left if self.windows.of[tile] in latest)
         values = load([tile for tile in tiles if tile not in there])
         replay = self._replay_of(values, own, lasting, passing)
         if there and self.memory.user is not replay:
@@ -119,7 +112,7 @@ class Paging:
             return replay.run(values, own, heard, there)
 
     def _given(
-        self, inputs: Mapping[str, Any], donated: Collection[str]
+        self, inputs: Given, donated: Collection[str]
     ) -> tuple[frozenset[int], dict[str, EngineTensor]]:
         """The tiles of inputs that stay as they are, and the tied inputs that are given up.
 
@@ -141,7 +134,7 @@ class Paging:
         return lasting, passing
 
     @contextmanager
-    def turn(self, inputs: Mapping[str, Any]) -> Generator[None]:
+    def turn(self, inputs: Given) -> Generator[None]:
         """Whoever is inside has the arena alone."""
         for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
             leave_arena(given, but=self.memory)
@@ -174,12 +167,6 @@ class Paging:
         ours = isinstance(data, Tenant) and data.memory is self.memory
         is_latest = self._replay is not None and self.memory.user is self._replay
         return ours and is_latest and data.name == self.tie[name]
-
-    def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
-        """The tiles of inputs that the last run has left in the arena."""
-        latest = {} if self.schedule is None else self.schedule.renewed
-        tiles = (tile for name in names for tile in self.renewed[name])
-        return frozenset(tile for tile in tiles if self.windows.of[tile] in latest)
 
     def _replay_of(
         self,
@@ -247,10 +234,7 @@ class Paging:
         return Replay(schedule, self.ready, self.windows, self.host, self.memory, read, copies)
 
     def workload(
-        self,
-        lasting: frozenset[int],
-        read: Collection[int] = (),
-        renewing: Collection[str] = (),
+        self, lasting: frozenset[int], read: Collection[int] = (), renewing: Collection[str] = ()
     ) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take.
 

@@ -8,12 +8,12 @@ arena is an engine's: its executables use it in turn, and results may stay in it
 from __future__ import annotations
 
 import mmap
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Any
-from weakref import finalize, ref
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary, finalize, ref
 
 import numpy as np
 import torch
@@ -68,20 +68,12 @@ class Pin:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.storage = tensor.untyped_storage()
-        pages = _pages(tensor)
-        _PINS[pages] += 1
-        finalize(self, _release, pages, tensor.data_ptr())
-        if _PINS[pages] == 1:
-            register(tensor)
+        register(tensor)
+        finalize(self, _unregister, tensor.data_ptr())
 
 
-_PINS: Counter[range] = Counter()
-"""The pages that are registered, and how many want them to be."""
-
-
-def _pages(tensor: torch.Tensor) -> range:
-    start, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-    return range(start // mmap.PAGESIZE, -(-end // mmap.PAGESIZE))
+_PINS: WeakValueDictionary[range, Pin] = WeakValueDictionary()
+"""The pages that are registered."""
 
 
 def pinned(tensor: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
@@ -92,15 +84,19 @@ def pinned(tensor: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | 
     tensor = tensor.contiguous()
     if tensor.nbytes < SMALL or tensor.is_pinned():
         return tensor, None
-    own = _pages(tensor)
-    if own not in _PINS and any(p.start < own.stop and own.start < p.stop for p in _PINS):
-        return host.copied(tensor), None
-    return tensor, Pin(tensor)
+    start, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    own = range(start // mmap.PAGESIZE, -(-end // mmap.PAGESIZE))
+    pin = _PINS.get(own)
+    if pin is None:
+        if any(other.start < own.stop and own.start < other.stop for other in list(_PINS)):
+            return host.copied(tensor), None
+        pin = _PINS[own] = Pin(tensor)
+    return tensor, pin
 
 
 def register(tensor: torch.Tensor) -> None:
     """Pin a tensor's memory, which is not pinned yet."""
-    cuda: Any = torch.cuda.cudart()
+    cuda = cast("Any", torch.cuda.cudart())
     code = int(cuda.cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0))
     if code:
         raise RunError(
@@ -108,15 +104,8 @@ def register(tensor: torch.Tensor) -> None:
         )
 
 
-def _release(pages: range, address: int) -> None:
-    _PINS[pages] -= 1
-    if not _PINS[pages]:
-        del _PINS[pages]
-        _unregister(address)
-
-
 def _unregister(address: int) -> None:
-    cuda: Any = torch.cuda.cudart()
+    cuda = cast("Any", torch.cuda.cudart())
     cuda.cudaHostUnregister(address)
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.engines.record import RunRecord
-    from eindecomp.engines.torch.joined import Join
-    from eindecomp.engines.torch.region_code import RegionCode
+    from eindecomp.engines.torch.region_code import Join, RegionCode
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.program.steps import Step
     from eindecomp.tra.tiles.ops import Region, Share, TileProgram

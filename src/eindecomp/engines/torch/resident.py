@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
     Tensor = torch.Tensor
+    Given = Mapping[str, Any]
     Values = dict[int, tuple[Tensor, ...]]
 
 _WORTH = 0.5  # of a run that goes into launching, from which on capturing pays
@@ -43,8 +44,8 @@ class Loaded(NamedTuple):
 
     values: Values
     """The tiles on the device, but for what is bound and what is staged."""
-    inputs: Mapping[str, Any]
-    scalars: Mapping[str, Any]
+    inputs: Given
+    scalars: Given
     donated: Collection[str]
 
 
@@ -81,17 +82,13 @@ class Resident:
         bound._alone = self._alone
         return bound
 
-    def turn(self, inputs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    def turn(self, inputs: Given) -> AbstractContextManager[Any]:
         """Whoever is inside runs alone."""
         del inputs
         return self._alone
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        heard: Heard | None = None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], heard: Heard | None = None
     ) -> Values:
         """The tiles that are kept, none of them in the memory of an input.
 
@@ -135,13 +132,11 @@ class Resident:
         self._before = places
         return self.capture
 
-    def goes_on(self, state: Mapping[str, Any]) -> bool:
+    def goes_on(self, state: Given) -> bool:
         """Whether the next run can begin at once if it is given up this: what the latest made."""
         return self._goes_on and self.loads.expects(state)
 
-    def go_on(
-        self, inputs: Mapping[str, Any], scalars: Mapping[str, Any], state: Mapping[str, Any]
-    ) -> Values | None:
+    def go_on(self, inputs: Given, scalars: Given, state: Given) -> Values | None:
         """The next run on that and on small arrays; None, and nothing done, if these are not."""
         if self.capture is None or not self.capture.takes(inputs):
             return None
@@ -320,7 +315,7 @@ class Capture:
         """Whether all tensors are given up that this renews."""
         return bool(self._renewing) and self._renewing.issubset(loaded.donated)
 
-    def takes(self, inputs: Mapping[str, Any]) -> bool:
+    def takes(self, inputs: Given) -> bool:
         """Whether small arrays are given for all that comes from the host."""
         return all(self._is_small(tile, inputs[name]) for tile, name in self.staged.items())
 

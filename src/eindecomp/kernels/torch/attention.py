@@ -176,7 +176,8 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
     found: list[Backend] = []
     masked = part.mask is not None and not is_causal(attention, part)
     if q.dtype in _HALF and same and part.bias is None and not masked:
-        prefers_cudnn = size <= _WIDEST_OF_CUDNN and _is_fast_with_cudnn(q.device)
+        many = _extent(q, attention.q.labels, attention.queries) > _FEW_QUERIES
+        prefers_cudnn = many and size <= _WIDEST_OF_CUDNN and _is_fast_with_cudnn(q.device)
         found += [Backend.CUDNN] if prefers_cudnn else []
         found += [Backend.FLASH] if size <= _WIDEST else []
     if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
@@ -207,7 +208,7 @@ def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile)
 
 @cache
 def _is_fast_with_cudnn(device: torch.device) -> bool:
-    """Whether cuDNN is faster than FlashAttention: from Hopper on, as torch has it."""
+    """Whether cuDNN attends faster than FlashAttention: from Hopper on, as torch has it."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
@@ -294,7 +295,8 @@ def compute(
     `seen` is False a key is hidden. Kernels of torch's add -∞ to its score: NaN and ∞ stay NaN.
     """
     if backend is Backend.MATH:
-        return _math(q, k, v, scale, bias, seen, causal=causal)
+        seen = seen_up_to(q.shape[2], k.shape[2], 0, q.device) if causal else seen
+        return _math(q, k, v, scale, bias, seen)
     if seen is not None:  # what hides keys when it is added to scores
         bias = torch.zeros_like(seen, dtype=q.dtype) if bias is None else bias
         bias = bias.masked_fill(~seen, -torch.inf)
@@ -323,22 +325,13 @@ def compute(
 
 
 def _math(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float,
-    bias: Tensor | None,
-    seen: Tensor | None,
-    *,
-    causal: bool,
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, seen: Tensor | None
 ) -> Partial:
     wide = torch.promote_types(q.dtype, torch.float32)
     batch, heads, rows, size = q.shape
     shared, keys = k.shape[1:3]
     folded = q.reshape(batch, shared, heads // shared * rows, size).to(wide)
     scores = (folded @ k.to(wide).mT * scale).reshape(batch, heads, rows, keys)
-    if causal:
-        seen = seen_up_to(rows, keys, 0, q.device)
     if bias is not None:
         scores = scores + bias
     if seen is not None:

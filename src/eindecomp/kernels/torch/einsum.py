@@ -12,24 +12,20 @@ from torch import Tensor
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.einsum import einsum_kernel as loops_of
-from eindecomp.kernels.point_program import (
-    finish_of,
-    held_types,
-    numbered_program,
-    scalar_type,
-)
+from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.terms import Product, product_of
 from eindecomp.kernels.tile_sizes import sizes_of
-from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.kernel import TorchKernel
-from eindecomp.kernels.torch.products import Labelled, contract
-from eindecomp.kernels.torch.reductions import (
+from eindecomp.kernels.torch.aggregations import (
+    Labelled,
+    contract,
     in_pieces,
     is_builtin,
     is_traced,
     reduce_builtin,
     reduce_tree,
 )
+from eindecomp.kernels.torch.functions import torch_functions
+from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.tensors import (
     CARRIED,
     LOW,
@@ -53,11 +49,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.kernels.terms import Term
+    from eindecomp.kernels.torch.kernel import Operands, Scalars, Shape, States
     from eindecomp.kernels.torch.tensors import LabelBox
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
 
-    States = tuple[Tensor, ...]
 
 _MUCH_LARGER = 4
 """Joined values for each number of operands and result, above which they are not made at once."""
@@ -138,12 +134,7 @@ class EinSumKernel(TorchKernel):
     def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
         return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
-    def result(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
         if self._loops is not None and self._suits_loops(operands, sizes):
@@ -157,17 +148,12 @@ class EinSumKernel(TorchKernel):
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
 
-    def _suits_loops(self, operands: Sequence[Tensor | None], sizes: Mapping[str, int]) -> bool:
+    def _suits_loops(self, operands: Operands, sizes: Mapping[str, int]) -> bool:
         """Whether a tile is large enough, and its numbers in memory, not recorded by a compiler."""
         are_here = {type(x) for x in operands if x is not None} == {Tensor}
         return are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS
 
-    def states(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> States:
+    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """The unfinished states of this tile's share of an aggregation."""
         return self._states(operands, scalars, self._sizes(operands, shape))
 
@@ -195,9 +181,7 @@ class EinSumKernel(TorchKernel):
     def _no_scalars(self) -> list[None]:
         return [None] * len(self._scalars)  # only a join reads them
 
-    def _sizes(
-        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
-    ) -> dict[str, int]:
+    def _sizes(self, operands: Operands, shape: Shape) -> dict[str, int]:
         """The sizes of all labels."""
         for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
             if k < self._read and (x is None or x.dtype != torch_type(of)):
@@ -216,7 +200,7 @@ class EinSumKernel(TorchKernel):
                 raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
         return found
 
-    def _typed(self, scalars: Sequence[object]) -> list[Tensor]:
+    def _typed(self, scalars: Scalars) -> list[Tensor]:
         """All run-time scalars as tensors, or none where the join reads none."""
         if not self._scalars:
             return []
@@ -229,24 +213,12 @@ class EinSumKernel(TorchKernel):
         """Those scalars that compiled functions take."""
         return [scalars[int(name[1:])] for name in self._scalars]
 
-    def _states(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object],
-        sizes: Mapping[str, int],
-    ) -> States:
+    def _states(self, operands: Operands, scalars: Scalars, sizes: Mapping[str, int]) -> States:
         if self._product is not None:
             return (self._contracted(operands, scalars, sizes, self.state[0]),)
-        return self._joined(operands, self._typed(scalars), {k: sizes[k] for k in self.op.labels})
-
-    def _joined(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[Tensor],
-        sizes: Mapping[str, int],
-    ) -> States:
-        """Join aligned views and aggregate: at once, by a generated kernel, or in pieces."""
-        op = self.op
+        # Join aligned views and aggregate: at once, by a generated kernel, or in pieces.
+        op, typed = self.op, self._typed(scalars)
+        sizes = {label: sizes[label] for label in op.labels}
         read = [
             Labelled(*distinct(x, own))
             for x, own in zip(operands[: self._read], op.inputs, strict=False)
@@ -254,7 +226,7 @@ class EinSumKernel(TorchKernel):
         ]
 
         def compute(box: LabelBox) -> States:
-            return self._joined_box(read, self._used(scalars), box)
+            return self._joined_box(read, self._used(typed), box)
 
         points = prod(sizes.values())
         itemsize = sum(of.itemsize for of in self._program.state)
@@ -263,7 +235,7 @@ class EinSumKernel(TorchKernel):
         if is_large and points * itemsize > _FUSED:
             fused = fused_join(op, self.dtypes, self.out, self._scalar_types, self.device)
             if fused is not None:
-                return tuple(fused(operands, sizes, scalars))
+                return tuple(fused(operands, sizes, typed))
         whole = {label: (0, size) for label, size in sizes.items()}
         if not is_large or (op.agg is not None and is_builtin(op.agg) and is_traced()):
             return compute(whole)
@@ -294,11 +266,7 @@ class EinSumKernel(TorchKernel):
         return reduce_tree(joined, axes, self.combined, identity)
 
     def _contracted(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object],
-        sizes: Mapping[str, int],
-        out: DType,
+        self, operands: Operands, scalars: Scalars, sizes: Mapping[str, int], out: DType
     ) -> Tensor:
         """The sum of products, as a view whose labels are in the output's order."""
         op, known = self.op, self._product
@@ -317,11 +285,7 @@ class EinSumKernel(TorchKernel):
         return expanded(cast(result, out, self.device), [sizes[label] for label in op.output])
 
     def _term(
-        self,
-        term: Term,
-        function: Callable[..., Tensor],
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[Tensor],
+        self, term: Term, function: Callable[..., Any], operands: Operands, scalars: Scalars
     ) -> Labelled:
         read = {
             k: distinct(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None

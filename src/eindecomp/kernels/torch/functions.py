@@ -58,18 +58,9 @@ def _as_tensors(args: Sequence[Any], of: torch.dtype, device: torch.device) -> l
 def _where(test: Any, x: Any, y: Any, *, device: torch.device) -> Tensor:
     [test] = _as_tensors([test], torch.bool, device)
     types = [z.dtype for z in (x, y) if isinstance(z, Tensor)]
-    of = types[0] if types else _type_of_number(x, y)
+    of = types[0] if types else torch.from_numpy(np.array([x, y])).dtype
     x, y = _as_tensors([x, y], of, device)
     return put_back(torch.where(test, carried(x), carried(y)), of)
-
-
-def _type_of_number(*numbers: Any) -> torch.dtype:
-    """The type in which NumPy computes Python's numbers."""
-    if any(isinstance(x, complex) for x in numbers):
-        return torch.complex128
-    if any(isinstance(x, float) for x in numbers):
-        return torch.float64
-    return torch.bool if all(isinstance(x, bool) for x in numbers) else torch.int64
 
 
 def _ring(function: Function) -> Function:
@@ -120,12 +111,12 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point():
-        return _remainder_floats(x, y)
-    if x.dtype in CARRIED:
-        over, by = carried(x), carried(y)
-        return put_back(torch.where(by == 0, 0, over - _quotient(x, y) * by), x.dtype)
-    trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
-    return torch.where(trap, 0, torch.remainder(x, torch.where(trap, 1, y)))
+        rest = _rest(x, y)
+        found = torch.where((rest < 0) != (y < 0), rest + y, rest)
+        return torch.where(rest == 0, torch.copysign(rest, y), found)
+    over, by = carried(x), carried(y)
+    found = over - carried(_floor_divide(x, y)) * by
+    return put_back(torch.where(by == 0, 0, found), x.dtype)
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
@@ -156,10 +147,9 @@ def _rest(x: Tensor, y: Tensor) -> Tensor:
     return torch.fmod(x.to(torch.float64), y.to(torch.float64)).to(x.dtype)
 
 
-def _remainder_floats(x: Tensor, y: Tensor) -> Tensor:
-    rest = _rest(x, y)
-    found = torch.where((rest < 0) != (y < 0), rest + y, rest)
-    return torch.where(rest == 0, torch.copysign(rest, y), found)
+def _divide(x: Any, y: Any) -> Tensor:
+    # A number divided by a tensor would be multiplied by its reciprocal.
+    return torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y)
 
 
 def _power(x: Any, y: Any) -> Tensor:
@@ -193,6 +183,23 @@ def _complex_power(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(is_zero, of_zero, torch.pow(torch.where(is_zero, 1, x), y))
 
 
+def _absolute(x: Tensor) -> Tensor:
+    return torch.abs(x) if x.is_complex() or x.dtype.is_signed else x
+
+
+def _imaginary(x: Tensor) -> Tensor:
+    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
+
+
+def _relu(x: Tensor) -> Tensor:
+    return torch.relu(x) if x.dtype.is_signed else x
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
+    return x * (0.5 * torch.erfc(x * -math.sqrt(0.5)))
+
+
 def _sign(x: Tensor) -> Tensor:
     if x.dtype in CARRIED:
         return put_back((carried(x) != 0).to(torch.int64), x.dtype)
@@ -213,21 +220,20 @@ _FUNCTIONS: Mapping[str, Function] = {
     "add": _ring(operator.add),
     "sub": _ring(operator.sub),
     "mul": _ring(operator.mul),
-    # A number divided by a tensor would be multiplied by its reciprocal.
-    "div": lambda x, y: torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y),
+    "div": _divide,
     "floordiv": _floor_divide,
     "mod": _remainder,
     "neg": _ring(torch.neg),
     "pow": _ring(_power),
-    "abs": lambda x: torch.abs(x) if x.is_complex() or x.dtype.is_signed else x,
+    "abs": _absolute,
     "sign": _sign,
     "min": partial(extreme, torch.minimum),
     "max": partial(extreme, torch.maximum),
     "where": _where,
     "real": torch.real,
-    "imag": lambda x: torch.imag(x) if x.is_complex() else torch.zeros_like(x),
+    "imag": _imaginary,
     "conj": torch.conj_physical,
-    "relu": lambda x: torch.relu(x) if x.dtype.is_signed else x,
+    "relu": _relu,
     "exp": torch.exp,
     "log": torch.log,
     "sqrt": torch.sqrt,
@@ -238,6 +244,5 @@ _FUNCTIONS: Mapping[str, Function] = {
     "erf": torch.erf,
     "sigmoid": torch.sigmoid,
     "silu": torch.nn.functional.silu,
-    # Exact in the tail, where 1 + erf would cancel.
-    "gelu": lambda x: x * (0.5 * torch.erfc(x * -math.sqrt(0.5))),
+    "gelu": _gelu,
 }

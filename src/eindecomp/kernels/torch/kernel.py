@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import Labels
 
     Operands = Sequence[Tensor | None]
+    Scalars = Sequence[object]
+    Shape = Sequence[int] | None
     States = tuple[Tensor, ...]
 
 
@@ -48,21 +50,11 @@ class TorchKernel(ABC):
     """Whether `add` may be called."""
 
     @abstractmethod
-    def result(
-        self,
-        operands: Operands,
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """The finished result, as a new tensor or a view."""
 
     @abstractmethod
-    def states(
-        self,
-        operands: Operands,
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> States:
+    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """The state of this tile's share of an aggregation, as new tensors or views."""
 
     @abstractmethod
@@ -77,14 +69,12 @@ class TorchKernel(ABC):
         """Raise if an index among the operands is out of range; it waits for the device."""
         del operands, shape  # most have none
 
-    def whole(self, operands: Operands, out: Tensor, scalars: Sequence[object] = ()) -> None:
+    def whole(self, operands: Operands, out: Tensor, scalars: Scalars = ()) -> None:
         """Compute the finished result into `out`, which may have any strides."""
         self.check(operands, out.shape)
         out.copy_(self.result(operands, scalars, out.shape))
 
-    def wholes(
-        self, tiles: Sequence[Tile], scalars: Sequence[object] = (), *, add: bool = False
-    ) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Scalars = (), *, add: bool = False) -> None:
         """Compute several tiles, or add them to what their outputs hold, one after another."""
         for operands, out in tiles:
             if add:
@@ -98,9 +88,7 @@ class TorchKernel(ABC):
             raise InputError(f"{self} cannot be added to what an array holds")
         out.add_(self.result(operands, (), out.shape))
 
-    def partial(
-        self, operands: Operands, state: Sequence[Tensor], scalars: Sequence[object] = ()
-    ) -> None:
+    def partial(self, operands: Operands, state: Sequence[Tensor], scalars: Scalars = ()) -> None:
         """Compute the unfinished states of this tile into the given arrays."""
         self.check(operands, state[0].shape)
         _copy(state, self.states(operands, scalars, state[0].shape))
@@ -133,22 +121,18 @@ class MoveKernel(TorchKernel):
         self.state = (widen(out),)
         self.state_is_result = self.state == (out,)
 
-    def result(
-        self, operands: Sequence[Any], scalars: Sequence[object] = (), shape: Any = None
-    ) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """A tile."""
         del scalars
         return self.finished(self._moved(operands, shape))
 
-    def states(
-        self, operands: Sequence[Any], scalars: Sequence[object] = (), shape: Any = None
-    ) -> tuple[Tensor, ...]:
+    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """A part of a sum."""
         del scalars
         [found] = self._moved(operands, shape)
         return (cast(found, self.state[0], found.device),)
 
-    def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> States:
         """The sum of two parts."""
         return (put_back(carried(a[0]) + carried(b[0]), a[0].dtype),)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.issue import issue
-from eindecomp.tra.paging.place import place
+from eindecomp.tra.paging.place import Placer
 from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, predicted_seconds
 from eindecomp.tra.paging.workload import Begins, Staging
 from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
@@ -81,7 +81,7 @@ def make_schedule(
     def make(resident: Sequence[int]) -> Schedule:
         ends = accumulate((sizes[number] for number in resident), initial=0)
         at = dict(zip(resident, ends, strict=False))  # side by side
-        placement = place(workload, sizes, arena, at, links)
+        placement = Placer(workload, sizes, arena, at, links).place()
         actions = issue(workload, placement, staging)
         windows = tuple(Window(*window) for window in at.items())
         return Schedule(workload, arena, staging, windows, actions)

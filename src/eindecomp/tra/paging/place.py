@@ -151,27 +151,12 @@ class Placement:
     """For every task where its tensors lie."""
 
 
-def place(
-    workload: Workload,
-    sizes: Sequence[int],
-    arena: int,
-    resident: Mapping[int, int],
-    links: Links,
-) -> Placement:
-    """Windows for all tasks; `resident` tensors lie below all others, at fixed offsets.
+class Placer:
+    """The arena between two tasks, and what has been decided for the tasks so far.
 
-    Every task's tensors must fit in the arena beside the resident ones. `sizes` are the bytes of
-    the tensors' windows.
+    `resident` tensors lie below all others, at fixed offsets; every task's tensors must fit in the
+    arena beside them. `sizes` are the bytes of the tensors' windows.
     """
-    placer = _Placer(workload, sizes, arena, resident, links)
-    for number, task in enumerate(workload.tasks):
-        kept = placer.placement.renewals.get(number, {})
-        placer.place_task(number, (*task.reads, *kept.values()), task.writes)
-    return placer.placement
-
-
-class _Placer:
-    """The arena between two tasks, and what has been decided for the tasks so far."""
 
     def __init__(
         self,
@@ -201,7 +186,14 @@ class _Placer:
         self.fetch_seconds = [fetch_seconds(tensor, links) for tensor in workload.tensors]
         self.store_seconds = [store_seconds(tensor, links) for tensor in workload.tensors]
 
-    def place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
+    def place(self) -> Placement:
+        """Windows for all tasks."""
+        for number, task in enumerate(self.workload.tasks):
+            kept = self.placement.renewals.get(number, {})
+            self._place_task(number, (*task.reads, *kept.values()), task.writes)
+        return self.placement
+
+    def _place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Give a task's tensors windows; afterwards let go of those that are not used again."""
         own = [number for number in dict.fromkeys((*reads, *writes)) if number not in self.resident]
         arrivals = self._arrive(task, own, writes)

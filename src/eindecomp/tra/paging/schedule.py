@@ -244,7 +244,7 @@ class Span(NamedTuple):
 def simulate(schedule: Schedule, links: Links) -> list[Span]:
     """When each action is carried out, which is as soon as all it waits for has ended."""
     spans: list[Span] = []
-    latest = dict.fromkeys(STREAMS, 0.0)
+    latest: dict[str, float] = dict.fromkeys(STREAMS, 0.0)
     for action in schedule.actions:
         begin = max(latest[action.stream], *(spans[wait].end for wait in action.waits), 0.0)
         latest[action.stream] = begin + _seconds(schedule, action, links)

@@ -44,10 +44,6 @@ class Paged:
     If this one is resident, the other one is kept in its window and need not end on the host.
     """
 
-    def __post_init__(self) -> None:
-        if self.nbytes < 0:
-            raise PlanError(f"{self.name}: a tensor cannot have {self.nbytes} bytes")
-
     @property
     def made(self) -> bool:
         """Whether a task writes it."""
@@ -166,10 +162,6 @@ class Links:
     within_gpu: float = inf
     """From one window of the arena to another."""
 
-    def __post_init__(self) -> None:
-        if min(self.to_gpu, self.to_host, self.from_disk, self.within_gpu) <= 0 or self.latency < 0:
-            raise PlanError(f"links need bandwidths above zero and no negative latency: {self}")
-
 
 @dataclass(frozen=True, slots=True)
 class Staging:
@@ -178,12 +170,3 @@ class Staging:
     block: int = 32 << 20
     """The bytes of one block."""
     blocks: int = 8
-
-    def __post_init__(self) -> None:
-        if self.block < 1 or self.blocks < 1:
-            raise PlanError(f"staging needs a block of at least one byte: {self}")
-
-    @property
-    def nbytes(self) -> int:
-        """All bytes of the ring."""
-        return self.block * self.blocks

@@ -32,10 +32,7 @@ LEAST = 20
 
 
 def regions_of(
-    tiled: TileProgram,
-    least: int = LEAST,
-    most: int = MOST,
-    room: int | None = None,
+    tiled: TileProgram, least: int = LEAST, most: int = MOST, room: int | None = None
 ) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
@@ -44,11 +41,16 @@ def regions_of(
     """
     again = _made_again(tiled)
     finish = () if room is None else finishing(tiled)
-    ranges = [
-        [*_needed(again, ops), *ops]
-        for found in _ranges(tiled, again, finish, least, most)
-        for ops in ([found] if room is None else _within(tiled, again, found, room))
-    ]
+    ranges: list[list[TileOp]] = []
+    parts = (part for s in _stretches(tiled, again) for part in _cut(tiled, s, finish, least, most))
+    for part in parts:
+        by_device: dict[int, list[TileOp]] = defaultdict(list)
+        for op in (op for row in part for op in row):
+            by_device[op.device].append(op)
+        for device in sorted(by_device):
+            own = by_device[device]
+            cuts = [own] if room is None else _within(tiled, again, own, room)
+            ranges += [[*_needed(again, ops), *ops] for ops in cuts]
     last = {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
     found: list[Region] = []
     for number, ops in enumerate(ranges):
@@ -123,29 +125,8 @@ def _needed(again: dict[int, TileOp], ops: Sequence[TileOp]) -> list[TileOp]:
     return [wanted[tile] for tile in sorted(wanted)]
 
 
-def _ranges(
-    tiled: TileProgram,
-    again: Collection[int],
-    finish: Collection[int],
-    least: int,
-    most: int,
-) -> Iterator[list[TileOp]]:
-    """The operations of each region, without those that every region does for itself."""
-    for stretch in _stretches(tiled, again):
-        for part in _cut(tiled, stretch, finish, least, most):
-            by_device: dict[int, list[TileOp]] = defaultdict(list)
-            for ops in part:
-                for op in ops:
-                    by_device[op.device].append(op)
-            for device in sorted(by_device):
-                yield by_device[device]
-
-
 def _within(
-    tiled: TileProgram,
-    again: Collection[int],
-    ops: list[TileOp],
-    room: int,
+    tiled: TileProgram, again: Collection[int], ops: list[TileOp], room: int
 ) -> Iterator[list[TileOp]]:
     """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
     own = {op.into for op in ops}

@@ -19,8 +19,12 @@ triton = pytest.importorskip("triton", reason="generated kernels need Triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
-from eindecomp.kernels.torch.generated.form import Axis, Form, accesses  # noqa: E402
+from eindecomp.kernels.torch.generated.form import (  # noqa: E402
+    Axis,
+    Config,
+    Form,
+    accesses,
+)
 from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
 from eindecomp.kernels.torch.generated.tile_kernel import CONSTANTS, tile_source  # noqa: E402
 

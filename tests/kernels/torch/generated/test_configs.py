@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="kernels over torch's tensors need t
 pytest.importorskip("triton", reason="generated kernels need Triton")
 
 from eindecomp.kernels.measured import Verdicts  # noqa: E402
-from eindecomp.kernels.torch.generated import configs  # noqa: E402
-from eindecomp.kernels.torch.generated.configs import Config, fastest_config  # noqa: E402
+from eindecomp.kernels.torch.generated import form as configs  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Config, fastest_config  # noqa: E402
 
 WAYS = [Config(1, 8), Config(2, 8), Config(4, 8)]
 

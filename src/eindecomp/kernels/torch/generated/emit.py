@@ -106,15 +106,12 @@ class ScalarLines:
             ):
                 return self._whole_power(self.value(base), int(number.real))
             case Call(op, args):
-                return self._call(op, args)
-
-    def _call(self, op: str, args: tuple[Expr, ...]) -> NamedValue:
-        operands = self._meet(args)
-        of = operands[0].type
-        text = call_text(op, [operand.name for operand in operands], of)
-        if FUNCTIONS[op].result is ResultKind.TRUTH:
-            return self._name(text, BOOL)
-        return self._name(text, of, all(operand.weak for operand in operands))
+                operands = self._meet(args)
+                of = operands[0].type
+                text = call_text(op, [operand.name for operand in operands], of)
+                if FUNCTIONS[op].result is ResultKind.TRUTH:
+                    return self._name(text, BOOL)
+                return self._name(text, of, all(operand.weak for operand in operands))
 
     def _meet(self, args: tuple[Expr, ...]) -> list[NamedValue]:
         """Compute operands in one type: that of those which are not literals."""
@@ -192,8 +189,10 @@ _INFIX = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 _ORDERS = {"lt", "le", "gt", "ge"}
-_NAMES = {"div": "divide", "neg": "negative", "max": "maximum", "min": "minimum"}
-_NAMES |= {op: f"libdevice.{op}" for op in ("exp", "log", "sin", "cos", "tanh", "erf", "pow")}
+_NAMES = {
+    "div": "divide", "neg": "negative", "max": "maximum", "min": "minimum",
+    **{op: f"libdevice.{op}" for op in ("exp", "log", "sin", "cos", "tanh", "erf", "pow")},
+}  # fmt: skip
 _PLAIN_OF_REALS = {"real", "conj"}
 
 

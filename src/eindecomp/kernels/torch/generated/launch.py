@@ -19,34 +19,37 @@ from triton import knobs
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.torch.generated.configs import INTERPRETED, fastest_config, tile_configs
-from eindecomp.kernels.torch.generated.emit import NamedValue, ScalarLines, Unsuited
+from eindecomp.kernels.torch.generated.emit import Unsuited
 from eindecomp.kernels.torch.generated.form import (
     COLS,
+    INTERPRETED,
     ROWS,
     SUMMED,
+    Access,
     Axis,
     Form,
     accesses,
     axes_of,
     copy_of,
+    fastest_config,
     split_labels,
+    tile_configs,
 )
 from eindecomp.kernels.torch.generated.tile_kernel import tile_source
-from eindecomp.lang.dtypes import Kind, dtype, kind, widen
+from eindecomp.lang.dtypes import Kind, dtype, kind
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.kernels.torch.generated.configs import Config
-    from eindecomp.kernels.torch.generated.form import Copy, Split
+    from eindecomp.kernels.torch.generated.form import Config, Copy, Split
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels
 
     Tensor = Any
-    Launch = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[object]], None]
+    Tensors = Sequence[Any]
+    Sizes = Mapping[str, int]
+    Launch = Callable[[Tensors, Tensors, Sequence[object]], None]
 
 _BAND = 8
 _LONG = 2**31
@@ -71,6 +74,7 @@ class FusedJoin:
         out: DType,
         scalar_types: tuple[tuple[str, DType], ...] = (),
     ) -> None:
+        """Raises `Unsuited` where the kernel cannot be written."""
         if op.agg is None:
             raise Unsuited("nothing is aggregated")
         self.op, self.dtypes, self.scalar_types = op, dtypes, scalar_types
@@ -80,14 +84,17 @@ class FusedJoin:
         self.program = numbered_program(op, dtypes, scalar_types)
         self.scalars = tuple(scalar_type(t) for _, t in scalar_types)
         self.state = held_types(self.program, finish_of(op.agg, self.program.state), out)
-        _check_written(self.program, dtypes, self.scalars)
+        everywhere = (True, True, True, True)
+        inputs = tuple(Access(t, everywhere) for t in dtypes[: self.read])
+        outputs = tuple(Access(t, everywhere) for t in self.state)
+        tile_source(Form(self.program, inputs, self.scalars, outputs, (1, 1, 1, 1)), 1, 1)
         self._launches: dict[Any, Any] = {}
 
     def run(
         self,
-        operands: Sequence[Tensor | None],
-        states: Sequence[Tensor],
-        sizes: Mapping[str, int],
+        operands: Tensors,
+        states: Tensors,
+        sizes: Sizes,
         scalars: Sequence[object] = (),
         config: Config | None = None,
     ) -> None:
@@ -116,9 +123,9 @@ def fused_join(
 ) -> FusedJoin | None:
     """The generated kernel of an EinSum; None where it does not suit.
 
-    It does not where nothing is aggregated; for complex numbers, and for
-    integers to a power that is not a literal; for products of floats, which are matrix products;
-    and where an input has all labels, so that no value that is loaded serves several points.
+    It does not where nothing is aggregated; for complex numbers, and for integers to a power that
+    is not a literal; for products of floats, which are matrix products; and where an input has all
+    labels, so that no value that is loaded serves several points.
     """
     if op.is_contraction and out.kind not in "biu":
         return None
@@ -134,10 +141,7 @@ _registered: dict[str, FusedJoin] = {}
 
 
 def fused_states(
-    join: FusedJoin,
-    operands: Sequence[Tensor | None],
-    sizes: Mapping[str, int],
-    scalars: Sequence[Tensor] = (),
+    join: FusedJoin, operands: Tensors, sizes: Sizes, scalars: Tensors = ()
 ) -> list[Tensor]:
     """The states of a join as new tensors; `sizes` has every label's.
 
@@ -181,27 +185,8 @@ def _empty(join: FusedJoin, operands: list[Any], scalars: list[Any], sizes: list
     return [torch.empty(shape, dtype=getattr(torch, t.name), device=device) for t in join.state]
 
 
-def _check_written(
-    program: PointProgram, dtypes: Sequence[DType], scalars: Sequence[DType]
-) -> None:
-    """Write the program once, which raises `Unsuited` where it cannot be written."""
-    known = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(scalars)}
-    inputs = [NamedValue("x", widen(t)) for t in dtypes]
-    state = [NamedValue("x", t) for t in program.state]
-    lines = ScalarLines("", lambda k: inputs[k], known)
-    for expr, of in zip(program.join, program.state, strict=True):
-        lines.cast(lines.value(expr), of)
-    lines = ScalarLines("", lambda k: (state * 2)[k])
-    for expr in program.combine or ():
-        lines.value(expr)
-
-
 def _prepare(
-    join: FusedJoin,
-    operands: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    sizes: Mapping[str, int],
-    config: Config | None,
+    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, config: Config | None
 ) -> Launch | None:
     """How tensors of a layout are computed; None if there is nothing to compute."""
     if not is_interpreted() and outputs[0].device.type != "cuda":
@@ -217,7 +202,7 @@ def _prepare(
             launches[way] = _tiles(join, operands, outputs, sizes, split, way)
         return launches[way]
 
-    def launch(x: Sequence[Tensor], z: Sequence[Tensor], scalars: Sequence[object]) -> None:
+    def launch(x: Tensors, z: Tensors, scalars: Sequence[object]) -> None:
         nonlocal chosen
         if chosen is None:
             # One verdict holds for the join, and the sizes up to the next power of two.
@@ -231,7 +216,7 @@ def _prepare(
     return launch
 
 
-def _ways(join: FusedJoin, sizes: Mapping[str, int], split: Split) -> list[Config]:
+def _ways(join: FusedJoin, sizes: Sizes, split: Split) -> list[Config]:
     if is_interpreted():
         return [INTERPRETED]
     batch, rows, cols, summed = _extents(sizes, split)
@@ -239,17 +224,12 @@ def _ways(join: FusedJoin, sizes: Mapping[str, int], split: Split) -> list[Confi
     return tile_configs(batch, rows, cols, batch * rows * cols * summed, words)
 
 
-def _extents(sizes: Mapping[str, int], split: Split) -> list[int]:
+def _extents(sizes: Sizes, split: Split) -> list[int]:
     return [prod(sizes[label] for label in group) for group in split.groups]
 
 
 def _tiles(
-    join: FusedJoin,
-    operands: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    sizes: Mapping[str, int],
-    split: Split,
-    config: Config,
+    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, split: Split, config: Config
 ) -> Launch:
     """A launch of the kernel in one way."""
     given = [_strides(x, t) for x, t in zip(join.op.inputs[: join.read], operands, strict=True)]
@@ -294,7 +274,7 @@ def _tiles(
     kernel = compiled(tile_source(form, config.high, config.wide, config.packed))
     integers = form.integers(groups)
 
-    def launch(x: Sequence[Tensor], z: Sequence[Tensor], scalars: Sequence[object]) -> None:
+    def launch(x: Tensors, z: Tensors, scalars: Sequence[object]) -> None:
         made = [t if copy is None else copy.make(t) for t, copy in zip(x, copies, strict=True)]
         typed = zip(scalars, join.scalars, strict=True)
         own = [
