@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from on_gpu.joins import pipes, top_clock
 
-from eindecomp.kernels.torch.fastest import seconds_of
+from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX, SUM, Monoid
@@ -44,8 +44,8 @@ def main() -> int:
 
 
 def measure(name: str, size: int, quick: bool) -> None:
-    from eindecomp.kernels.torch.generated.configs import LARGE
-    from eindecomp.kernels.torch.generated.join import fused_join
+    from eindecomp.kernels.torch.generated.form import LARGE
+    from eindecomp.kernels.torch.generated.launch import fused_join
 
     expr, agg = CASES[name]
     op = EinSum((("i", "k"), ("j", "k")), ("i", "j"), expr, agg)

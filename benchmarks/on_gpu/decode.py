@@ -12,7 +12,7 @@ from peers import transformers
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.experiments.measure import OURS, Contender, Lapse, race
-from eindecomp.kernels.torch.fastest import seconds_of
+from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.models.llama import prefill_graph, step_graph
 from eindecomp.models.llama.config import rotations
 from eindecomp.models.llama.graph import LATEST
@@ -78,10 +78,10 @@ def decode(setting: Setting, host: WeightBlock) -> Measured:
 
 def _kernels(setting: Setting, call: Any) -> float | None:
     """The least seconds of a step's kernels, launched with nothing around them; None if unknown."""
-    captures = call._prepared.runner.captures
-    if captures is None or captures.capture is None:
+    capture = call._prepared.runner.capture
+    if capture is None:
         return None
-    return min(seconds_of(captures.capture.replay, setting.device) for _ in range(_TURNS))
+    return min(seconds_of(capture.graph.replay, setting.device) for _ in range(_TURNS))
 
 
 def _in_a_row(way: Way) -> Way:

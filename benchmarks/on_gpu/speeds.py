@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from eindecomp.engines.torch.measured import measure_links
-from eindecomp.kernels.torch.fastest import seconds_of
+from eindecomp.engines.torch.windows import measure_links
+from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from on_gpu.record import Speed
 

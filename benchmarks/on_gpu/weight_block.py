@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eindecomp.engines.torch.host_memory import Pin
+from eindecomp.engines.torch.paged_memory import Pin
 from eindecomp.models.llama.weights import weights_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from on_gpu.weight_block import WeightBlock, layer_shapes
 
-from eindecomp.engines.torch.host_memory import HostMemory
+from eindecomp.engines.torch.paged_memory import HostMemory
 from eindecomp.engines.torch.replay import Lane
 from eindecomp.experiments.measure import Absent
 from eindecomp.models.llama.config import frequencies

@@ -63,7 +63,7 @@ class Both:
 
     @property
     def capture(self):
-        return self.bound._prepared.runner.captures.capture
+        return self.bound._prepared.runner.capture
 
 
 def agree(tensors, arrays):

@@ -62,6 +62,6 @@ def test_only_what_no_kernel_writes_is_read_early(asked, donated):
             np.testing.assert_allclose(result["H4"], found["H4"], atol=1e-2)
             np.testing.assert_allclose(result["new_S"], found["new_S"], atol=1e-3)
             state, expected = {"S": result.tensor("new_S")}, found["new_S"]
-        assert bound._prepared.runner.captures.capture is not None
+        assert bound._prepared.runner.capture is not None
     by_layer = [*zip(*[iter(asked[-12:])] * 3, strict=True)]
     assert by_layer == [(True, False, not donated)] * 4

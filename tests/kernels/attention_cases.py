@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")
 kernels: Any = pytest.importorskip("eindecomp.kernels.torch.attention")
 layout: Any = pytest.importorskip("eindecomp.kernels.torch.attention_layout")
 Backend = kernels.Backend
-PartTile = kernels.PartTile
+PartTile = layout.PartTile
 WIDE = {"b": 2, "h": 2, "g": 4, "s": 16, "t": 16, "e": 32, "d": 64, "offset": 0}
 
 HEAD = (
@@ -127,18 +127,6 @@ cases = st.builds(
     st.integers(0, 99),
     sizes,
 )
-
-
-def cut(case: Case, start: int, stop: int) -> Any:
-    """The tile of some keys."""
-    (part,) = case.attention.parts
-    tile = case.tile
-    some = {"k": tile.k[:, :, start:stop], "v": tile.v[:, :, start:stop], "start": start}
-    for name, value in (("mask", part.mask and part.mask.value), ("bias", part.bias)):
-        tensor = getattr(tile, name)
-        if tensor is not None and value is not None and part.key in value.labels:
-            some[name] = tensor[..., start:stop]
-    return replace(tile, **some)
 
 
 def cut_queries(case: Case, tile: Any, start: int, stop: int) -> Any:

@@ -12,11 +12,10 @@ from random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.engines.torch.ready_region import ReadyRegions
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.ops import Kind, lookups_of
+from eindecomp.tra.tiles.ops import Kind, lookups_of, tiles_of
 from eindecomp.tra.tiles.regions import regions_of
 from strategies import graphs
 

@@ -11,7 +11,7 @@ from torch_ways import HERE, every_way, torch
 
 import eindecomp as ed
 from eindecomp.engines.torch.engine import TorchEngine
-from eindecomp.kernels.torch import moves
+from eindecomp.kernels.torch import kernel
 from eindecomp.tra.paging.make import ArenaTooSmallError
 
 GATHER = "input E[v: 4, a: 8], ids[b: 6] int64\nZ[b,a] <- E[ids[b], a]\noutput Z"
@@ -44,7 +44,7 @@ def _guarded(monkeypatch):
         return call
 
     for name in ("_gather", "_scatter_add"):
-        monkeypatch.setattr(moves, name, guard(getattr(moves, name)))
+        monkeypatch.setattr(kernel, name, guard(getattr(kernel, name)))
 
 
 @pytest.mark.usefixtures("_guarded")
@@ -105,7 +105,7 @@ def test_a_failing_kernel_names_its_vertex_and_tile(way, monkeypatch):
 
     plan = ed.plan(ed.parse(GATHER), 2, strategy=["b"])
     with ed.compile(plan, "torch", **way) as executable:
-        monkeypatch.setattr(moves, "_gather", fail)
+        monkeypatch.setattr(kernel, "_gather", fail)
         wanted = r"Z\[b,a\], tile \[0:3, 0:8\] on device 0: RuntimeError: CUDA out of memory"
         with pytest.raises(ed.RunError, match=wanted):
             executable(arrays_for(plan.graph))

@@ -21,8 +21,8 @@ from eindecomp.tra.paging.workload import Links
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from eindecomp.engines.torch.arena_memory import Tenant  # noqa: E402 - it needs torch
 from eindecomp.engines.torch.engine import TorchEngine  # noqa: E402
+from eindecomp.engines.torch.paged_memory import Tenant  # noqa: E402 - it needs torch
 
 NOTHING = 64 << 20
 """A limit that leaves nothing for tensors."""

@@ -18,7 +18,6 @@ from attention_cases import (
     PartTile,
     cases,
     check_step,
-    cut,
     cut_queries,
     kernels,
     make_case,
@@ -43,37 +42,17 @@ def test_whole(case: Case) -> None:
         case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend))
 
 
-@given(cases, st.integers(1, 9), st.integers(1, 9), st.booleans())
-def test_tiles_of_queries_and_keys(case: Case, rows: int, keys: int, strided: bool) -> None:
-    queries, there = case.q.shape[3], case.tile.k.shape[2]
+@given(cases, st.integers(1, 9), st.booleans())
+def test_tiles_of_queries(case: Case, rows: int, strided: bool) -> None:
+    queries = case.q.shape[3]
     if strided:
         case = replace(case, q=case.q.mT.contiguous().mT)
     for start in range(0, queries, rows):
         stop = min(start + rows, queries)
+        tile = cut_queries(case, case.tile, start, stop)
         q = case.q[:, :, :, start:stop]
-        partials = [
-            kernels.attend_partial(
-                case.attention,
-                case.attention.parts[0],
-                q,
-                cut_queries(case, cut(case, first, min(first + keys, there)), start, stop),
-                start=start,
-            )
-            for first in range(0, there, keys)
-        ]
-        check_rescaled(case, partials, slice(start, stop))
-        out, lse = kernels.merge(case.attention, partials)
-        hidden = (lse == -torch.inf).unsqueeze(-1)
-        case.check(torch.where(hidden, torch.nan, out), slice(start, stop))
-
-
-def check_rescaled(case: Case, partials: list[Any], rows: slice) -> None:
-    """Maxima, sums and products combine like the aggregations of the graph."""
-    maximum = torch.stack([lse for _, lse in partials]).amax(0)
-    shares = [kernels.rescale(case.attention, out, lse, maximum) for out, lse in partials]
-    product = torch.stack([share for share, _ in shares]).sum(0)
-    total = torch.stack([weight for _, weight in shares]).sum(0)
-    case.check((product / total.unsqueeze(-1)).to(case.q.dtype), rows)
+        found = kernels.attend(case.attention, q, [tile], start=start)
+        case.check(found, slice(start, stop))
 
 
 LABELS = {
@@ -256,7 +235,9 @@ def test_calls_for_cuda(form: str, backend: Any, op: str, monkeypatch: pytest.Mo
 VIEWS = ("alias", "view", "permute", "expand", "unsqueeze", "slice", "transpose", "_unsafe_view")
 
 
-def test_choices_for_cuda() -> None:
+@pytest.mark.parametrize("hopper", [True, False])
+def test_choices_for_cuda(hopper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_is_fast_with_cudnn", lambda _: hopper)
     fake: Any = pytest.importorskip("torch._subclasses.fake_tensor")
 
     def choices(form: str, dtype: str = "bfloat16", **sizes: int) -> tuple[Any, ...]:
@@ -268,36 +249,38 @@ def test_choices_for_cuda() -> None:
             )
             return kernels.backends(case.attention, q, [replace(case.tile, k=k, v=v)])
 
-    every = (Backend.CUDNN, Backend.FLASH, Backend.EFFICIENT, Backend.MATH)
-    assert choices("causal") == every
-    assert choices("causal", dtype="float32") == every[2:]
-    assert choices("causal", dtype="float64") == every[3:]
-    assert choices("causal", d=32) == every[2:]
-    assert choices("causal", e=256, d=512) == every[2:]
-    assert choices("bias") == every[2:]
-    assert choices("plain", s=1) == (Backend.DECODE, *every)
-    assert choices("plain", s=1, b=80) == (*every[:2], Backend.DECODE, *every[2:])
-    assert choices("plain", s=100) == every
-    assert choices("length", s=1) == (Backend.DECODE, *every[2:])
-    assert choices("tensor", s=1) == every[2:]
+    flash, others = (Backend.FLASH,), (Backend.EFFICIENT, Backend.MATH)
+    many = (Backend.CUDNN, Backend.FLASH) if hopper else flash
+    assert choices("causal", s=100) == (*many, *others)
+    assert choices("causal") == (*flash, *others)
+    assert choices("causal", dtype="float32") == others
+    assert choices("causal", dtype="float64") == others[1:]
+    assert choices("causal", d=32) == others
+    assert choices("causal", e=256, d=512) == others
+    assert choices("bias") == others
+    assert choices("plain", s=1) == (Backend.DECODE, *flash, *others)
+    assert choices("plain", s=1, b=80) == (*flash, Backend.DECODE, *others)
+    assert choices("plain", s=100) == (*many, *others)
+    assert choices("length", s=1) == (Backend.DECODE, *others)
+    assert choices("tensor", s=1) == others
 
 
 @given(st.integers(-4, 8), sizes)
 def test_triangles_of_flash_attention(offset: int, sizes: dict[str, int]) -> None:
     """FlashAttention lets the last query see the last key, however many keys there are."""
-    lower: Any = pytest.importorskip("eindecomp.kernels.torch.attention_backends")
+    own, see = kernels.compute, kernels.seen_up_to
 
-    def flash(q: Any, k: Any, v: Any, scale: float, *, causal: bool) -> Any:
+    def flash(_: Any, q: Any, k: Any, v: Any, scale: float, *, causal: bool = False) -> Any:
         rows, keys = q.shape[2], k.shape[2]
         assert 0 < rows <= keys or not causal
-        seen = lower.seen_up_to(rows, keys, keys - rows if causal else keys, q.device)
-        return lower.compute(Backend.MATH, q, k, v, scale, seen=seen)
+        seen = see(rows, keys, keys - rows if causal else keys, q.device)
+        return own(Backend.MATH, q, k, v, scale, seen=seen)
 
     def chosen(*_: object) -> tuple[Any, ...]:
         return (Backend.FLASH,)
 
     case = make_case("causal", "float64", 0, **(sizes | {"offset": offset}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower, "_flash", flash)
+        patch.setattr(kernels, "compute", flash)
         patch.setattr(kernels, "_choices", chosen)
         case.check(kernels.attend(case.attention, case.q, [case.tile]))

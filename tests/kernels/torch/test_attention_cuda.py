@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from attention_cases import FORMS, WIDE, Backend, check_step, cut, kernels, make_case, torch, trace
+from attention_cases import FORMS, WIDE, Backend, check_step, kernels, make_case, torch, trace
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -15,18 +15,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 )
 @pytest.mark.parametrize("size", [64, 20])
 def test_every_backend_on_cuda(form: str, offset: int, dtype: str, size: int) -> None:
-    sizes = WIDE | {"s": 40, "t": 64, "e": size // 2, "d": size, "offset": offset}
+    sizes = WIDE | {"s": 72, "t": 96, "e": size // 2, "d": size, "offset": offset}
     case = make_case(form, dtype, 0, **sizes).to("cuda")
     for backend in kernels.backends(case.attention, case.q, [case.tile]):
         case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend))
-        parts = [
-            kernels.attend_partial(
-                case.attention, case.attention.parts[0], case.q, cut(case, *ends), backend=backend
-            )
-            for ends in ((0, 24), (24, 64))
-        ]
-        out, lse = kernels.merge(case.attention, parts)
-        case.check(torch.where((lse == -torch.inf).unsqueeze(-1), torch.nan, out))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from eindecomp.kernels.torch.aggregations import times_rows  # noqa: E402
 from eindecomp.kernels.torch.decoding import suits_rows  # noqa: E402
-from eindecomp.kernels.torch.products import times_rows  # noqa: E402
 
 _IN_A_PROCESS = """
 import torch

@@ -27,7 +27,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.evaluate import EinSumSteps
-from eindecomp.kernels.torch import einsum, reductions
+from eindecomp.kernels.torch import aggregations, einsum
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.kernel import TorchKernel
 from eindecomp.kernels.torch.library import TorchLibrary
@@ -131,7 +131,7 @@ def test_pieces_make_the_whole(op: EinSum, data: st.DataObject) -> None:
     types, out, arrays = made(data.draw, op)
     expected = reference(op, arrays, out, SIZES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reductions, "LIMIT", data.draw(st.sampled_from([16, 64, 256])))
+        patch.setattr(aggregations, "LIMIT", data.draw(st.sampled_from([16, 64, 256])))
         found = einsum_kernel(op, types, out).result(tensors(arrays), (), expected.shape)
     assert_close(LIBRARY.to_numpy(found), expected, out)
 

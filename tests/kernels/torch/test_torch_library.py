@@ -19,8 +19,8 @@ import eindecomp as ed
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input, Slice
 from eindecomp.kernels.torch.einsum import einsum_kernel
+from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.kernels.torch.library import TorchLibrary
-from eindecomp.kernels.torch.moves import check_index
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.tra.paging.arena import START, Arena, ArenaPart, cheapest
+from eindecomp.tra.paging.place import START, Arena, ArenaPart, cheapest
 
 UNITS = 12
 steps = st.tuples(st.sampled_from(["fetch", "write"]), st.integers(1, 5), st.integers(1, 4))
@@ -37,24 +37,25 @@ def test_a_fetch_gets_the_window_that_is_free_earliest(steps):
     arena, naive = Arena(0, UNITS), Naive()
     held: list[tuple[int, int, int]] = []
     for task, (kind, size, lasts) in enumerate(steps):
-        arena.begin(task)
         for window in [window for window in held if window[2] <= task - 1]:
             held.remove(window)
             arena.release(*window)
             naive.fill(*window)
         windows = dict(naive.windows(size))
         settled = arena.settled
-        offset = arena.earliest(size) if kind == "fetch" else arena.tightest(size)
+        found = cheapest(arena.holes(settled if kind == "fetch" else task - 1), size)
         if not windows:
-            assert offset is None
+            assert not found
             continue
+        offset = found[0].start if kind == "fetch" else found[-1].end - size
         assert windows[offset] <= task - 1
         if kind == "fetch":
+            arena.settle(max(part.since for part in found))
             assert arena.settled == max(settled, min(windows.values())) >= windows[offset]
         arena.take(offset, size)
         naive.fill(offset, size, None)
         held.append((offset, size, task + lasts - 1))
-        assert [at for start, end, _ in sorted(arena.holes()) for at in range(start, end)] == [
+        assert [at for hole in arena.holes(START) for at in range(hole.start, hole.end)] == [
             at for at, since in enumerate(naive.since) if since is not None
         ]
 
@@ -64,11 +65,10 @@ def test_a_result_goes_where_nothing_is_under_way(pending, offset):
     """The smallest part that is free when task 3 begins; a store reads the other until then."""
     arena = Arena(0, UNITS)
     arena.take(0, UNITS)
-    arena.begin(2)
     arena.release(0, 4, 1)
     arena.release(9, 3, pending)
-    arena.begin(3)
-    assert arena.tightest(2) == offset
+    [found] = cheapest(arena.holes(2), 2)
+    assert found.end - 2 == offset
 
 
 parts = st.lists(

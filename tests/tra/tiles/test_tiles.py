@@ -17,16 +17,9 @@ from eindecomp.models.llama import Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
-from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held
-from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
-from eindecomp.tra.tiles.regions import (
-    finish_early,
-    regions_of,
-    show_regions,
-    verify_regions,
-    while_there,
-)
+from eindecomp.tra.tiles.memory import finish_early, most_held, while_there
+from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of, tiles_of
+from eindecomp.tra.tiles.regions import regions_of, show_regions, verify_regions
 from strategies import graphs
 
 MEMORIES = {
@@ -234,7 +227,7 @@ def test_more_layers_are_more_of_the_same_regions(kind, devices):
     for layers in (3, 4):
         plan = ed.plan(LLAMAS[kind](replace(CONFIG, layers=layers)), devices)
         ready = torch.TorchProgram(plan, torch.TorchEngine(device="cpu")).ready
-        kinds.append(len(set(ready.kinds)))
-        counts.append(len(ready.kinds))
+        kinds.append(len({code.key for code in ready.codes}))
+        counts.append(len(ready.codes))
     assert kinds[0] == kinds[1]
     assert counts[0] < counts[1]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from eindecomp.engines.tensor import Tensor, block_of
-from eindecomp.engines.torch.arena_memory import Tenant
 from eindecomp.engines.torch.disk_tier import file_of, mapped_from, note_file
-from eindecomp.engines.torch.host_memory import SMALL, HostMemory, Pin, pinned
+from eindecomp.engines.torch.paged_memory import SMALL, HostMemory, Pin, Tenant, pinned
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, volume, within
 
 if TYPE_CHECKING:
@@ -52,14 +51,16 @@ class Memories:
         self.program, self.libraries, self.host = program, tuple(libraries), host
         self.of = tuple(of)
         """The memory of each device."""
-        self._known: dict[tuple[Tiling, ...], tuple[list[Box], dict[Tiling, list[Box]]]] = {}
         self._gathering: dict[str, tuple[Vertex, Gather, Gather]] = {}
 
     def place(self, tilings: Sequence[Tiling], given: Any) -> Blocks:
         """The blocks of an array in the memories; those of one memory are views of one tensor."""
-        hulls, boxes = self._boxes(tuple(tilings))
+        mesh = self.program.mesh
+        boxes = {tiling: [tiling.box(mesh, d) for d in range(mesh.devices)] for tiling in tilings}
         nearby: list[tuple[Box, torch.Tensor, Pin | None]] = []
-        for library, hull in zip(self.libraries, hulls, strict=True):
+        for memory, library in enumerate(self.libraries):
+            pairs = (pair for own in boxes.values() for pair in zip(self.of, own, strict=True))
+            hull = _hull([box for m, box in pairs if m == memory])
             near, pin = self._brought(library, given, hull), None
             if self.host is not None:
                 near, pin = self._on_host(near, self.host)
@@ -73,27 +74,6 @@ class Memories:
                 setattr(found[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
         return found
 
-    def _boxes(self, tilings: tuple[Tiling, ...]) -> tuple[list[Box], dict[Tiling, list[Box]]]:
-        """What each memory has of layouts all in all, and every device's box in each of them."""
-        if tilings not in self._known:
-            mesh = self.program.mesh
-            boxes = {
-                tiling: [tiling.box(mesh, d) for d in range(mesh.devices)] for tiling in tilings
-            }
-            hulls = [
-                _hull(
-                    [
-                        box
-                        for own in boxes.values()
-                        for m, box in zip(self.of, own, strict=True)
-                        if m == memory
-                    ]
-                )
-                for memory in range(len(self.libraries))
-            ]
-            self._known[tilings] = hulls, boxes
-        return self._known[tilings]
-
     def _on_host(self, near: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
         """An array in memory that a GPU copies from; what is mapped from a file stays there."""
         place = mapped_from(near)
@@ -105,13 +85,15 @@ class Memories:
 
     def _brought(self, library: TorchLibrary, given: Any, box: Box) -> torch.Tensor:
         """A box of an array in a library's memory; the array itself if it is there already."""
+        where = tuple(slice(low, high) for low, high in box)
         if isinstance(given, torch.Tensor):
-            where = tuple(slice(low, high) for low, high in box)
             return (given[where] if where else given).to(library.device)
-        if self.host is not None and type(given) is np.ndarray:  # what is not read stays on disk
-            where = tuple(slice(low, high) for low, high in box)
-            return library.from_numpy(cast("Any", given)[where])
-        return library.from_numpy(_slice(given, box))
+        array: Any = given
+        is_whole = type(given) is np.ndarray and array.shape == shape_of(box)
+        if is_whole or (type(given) is np.ndarray and self.host is not None):
+            # Of what is mapped from a file, the rest stays on disk.
+            return library.from_numpy(array[where] if where else array)
+        return library.from_numpy(block_of(given, box))
 
     def block(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> torch.Tensor:
         """A box of a tensor in a memory: a view of a block there, or put together of all blocks."""
@@ -167,12 +149,6 @@ def own_memory(array: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """An array, or a copy of it if it lies in the memory of its source."""
     shared = array.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
     return array.clone() if shared and array.numel() else array
-
-
-def _slice(given: Any, box: Box) -> Any:
-    """A box of an array, or of what is stored elsewhere; the array itself if it is all of that."""
-    is_whole = type(given) is np.ndarray and shape_of(box) == cast("Any", given).shape
-    return cast("Any", given) if is_whole else block_of(given, box)
 
 
 def _part(array: torch.Tensor, box: Box, held: Box) -> torch.Tensor:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from eindecomp.errors import InputError, RunError
+from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
-from eindecomp.kernels.torch.dtypes import torch_type
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.lang.dtypes import kind
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
     if given is None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return tuple(torch.device("cuda", k) for k in range(count)) or (torch.device("cpu"),)
-    names: list[object] = [*given.split(",")] if isinstance(given, str) else _listed(given)
+    names: Any = given.split(",") if isinstance(given, str) else given
+    names = [*names] if isinstance(names, Iterable) else [names]
     if not names:
         raise InputError("device is one of torch's devices or several, not none")
     return tuple(device_of(name, "torch") for name in names)
@@ -38,18 +39,6 @@ def check_memory(device: torch.device, limit: int) -> None:
         _, total = torch.cuda.mem_get_info(device)
         if limit > total:
             raise InputError(f"gpu_memory is {limit:,} bytes, but {device} has {total:,}")
-
-
-def empty_on(device: torch.device, nbytes: int) -> torch.Tensor:
-    """So many bytes of a device, of any contents."""
-    try:
-        return torch.empty(nbytes, dtype=torch.uint8, device=device)
-    except torch.OutOfMemoryError:
-        free, _ = torch.cuda.mem_get_info(device)
-        raise RunError(
-            f"gpu_memory asks for {nbytes:,} bytes of {device}, of which {free:,} are free: "
-            "others use the rest"
-        ) from None
 
 
 def start_measuring(libraries: Sequence[TorchLibrary]) -> None:
@@ -66,12 +55,6 @@ def measured_peak(libraries: Sequence[TorchLibrary]) -> int | None:
     # `max_memory_allocated` looks up one of hundreds of figures, which takes longer than all else.
     stats: Any = torch.cuda.memory_stats_as_nested_dict
     return max((stats(each)["allocated_bytes"]["all"]["peak"] for each in gpus), default=None)
-
-
-def _listed(given: object) -> list[object]:
-    if isinstance(given, Iterable):
-        return [*cast("Iterable[object]", given)]
-    return [given]
 
 
 def device_of(name: object, engine: str) -> torch.device:

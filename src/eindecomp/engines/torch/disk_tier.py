@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 
 from eindecomp.engines.resources import available
-from eindecomp.engines.torch.host_memory import typed
+from eindecomp.engines.torch.paged_memory import typed
 from eindecomp.errors import RunError
 from eindecomp.kernels.torch.library import TorchLibrary
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from eindecomp.engines.torch.host_memory import HostMemory
+    from eindecomp.engines.torch.paged_memory import HostMemory
 
     Array = np.ndarray[Any, Any]
 
@@ -134,7 +134,6 @@ def _version(told: os.stat_result) -> tuple[int, int, int]:
 
 _READERS = 8  # a disk is at its best when it is asked for several things at once
 _SHARE = 4 << 20  # bytes below which one reader is enough
-_RUN = 4 << 10  # bytes in a row below which asking for each takes longer than copying them
 
 
 @dataclass(frozen=True)
@@ -172,55 +171,27 @@ class FileTile:
             each.result()
 
     def _read(self, start: int, into: Array) -> None:
-        if self._run < min(_RUN, self.nbytes):
-            self._copy(start, into)
+        if not self._is_dense:  # by the mapped memory, whose pages are read as they come
+            flat: Any = TorchLibrary("cpu").to_numpy(self.mapped).flat
+            first = start // self.itemsize
+            into[:] = flat[first : first + len(into) // self.itemsize].view(np.uint8)
             return
-        done = 0
-        for offset, size in self._runs(start, start + len(into)):
-            self._read_run(offset, into[done : done + size])
-            done += size
-
-    def _read_run(self, offset: int, into: Array) -> None:
-        left = into.data
+        left, offset = into.data, self.offset + start
         while left:
             count = os.preadv(self.file.number, [left], offset)
             if not count:
                 raise RunError(f"{self.file.path} has become shorter: it ends at byte {offset}")
             left, offset = left[count:], offset + count
 
-    def _copy(self, start: int, into: Array) -> None:
-        """Of bytes that lie scattered, by the mapped memory: their pages are read as they come."""
-        flat: Any = TorchLibrary("cpu").to_numpy(self.mapped).flat
-        first = start // self.itemsize
-        elements = flat[first : first + len(into) // self.itemsize]
-        into[:] = elements.view(np.uint8)
-
     @property
-    def _inner(self) -> int:
-        """How many of the last dimensions lie in the file as in memory, without gaps."""
-        size, count = self.itemsize, 0
+    def _is_dense(self) -> bool:
+        """Whether the elements lie in the file as they do in memory, without gaps."""
+        size = self.itemsize
         for side, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if side > 1 and stride != size:
-                break
-            size, count = size * side, count + 1
-        return count
-
-    @property
-    def _run(self) -> int:
-        """The bytes that follow each other in the file."""
-        return prod(self.shape[len(self.shape) - self._inner :]) * self.itemsize
-
-    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Offsets and sizes of the parts of the file that hold these bytes of the tile."""
-        run, outer = self._run, len(self.shape) - self._inner
-        numbers = np.arange(start // run, -(-stop // run))
-        offsets = np.full(len(numbers), self.offset)
-        places = np.unravel_index(numbers, self.shape[:outer]) if outer else ()
-        for place, stride in zip(places, self.strides[:outer], strict=True):
-            offsets += place * stride
-        for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
-            low, high = max(start, number * run), min(stop, (number + 1) * run)
-            yield offset + low - number * run, high - low
+                return False
+            size *= side
+        return True
 
 
 @cache
@@ -277,16 +248,15 @@ class HostCopies:
             self._limit = int(_OF_MEMORY * (available() or 0)) + taken
         return max(0, self._limit - taken)
 
-    def chosen(self, groups: Iterable[Sequence[FileTile]]) -> set[FileTile]:
-        """As many groups of tiles as there is room for, each as a whole, the first ones first."""
+    def chosen(self, tiles: Iterable[FileTile]) -> set[FileTile]:
+        """As many tiles as there is room for, the first ones first."""
         found: set[FileTile] = set()
         room = self.room
-        for group in groups:
-            new = {tile for tile in group if tile not in self._kept and tile not in found}
-            size = sum(tile.nbytes for tile in new)
+        for tile in tiles:
+            size = 0 if tile in self._kept or tile in found else tile.nbytes
             if size <= room:
                 room -= size
-                found.update(group)
+                found.add(tile)
         return found
 
     def copy(self, tile: FileTile) -> torch.Tensor:

@@ -1,14 +1,19 @@
-"""`TorchEngine`: runs plans by torch, on the GPUs that are there or on the CPU."""
+"""`TorchEngine`: runs plans by torch, on the GPUs that are there or on the CPU.
+
+A plan whose tiles do not fit on the GPU is cut finer before anything runs.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -16,10 +21,8 @@ from eindecomp.engines.executable import BoundProgram
 from eindecomp.engines.resources import bytes_of, check_space, output_space
 from eindecomp.engines.result import RunRecord
 from eindecomp.engines.tensor import Tensor, placing_bytes
-from eindecomp.engines.torch.arena_memory import ArenaMemory, leave_arena
 from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.blocks import NAME, Memories
-from eindecomp.engines.torch.cut_finer import made_to_fit
 from eindecomp.engines.torch.devices import (
     as_given,
     as_tensor,
@@ -29,34 +32,36 @@ from eindecomp.engines.torch.devices import (
     start_measuring,
 )
 from eindecomp.engines.torch.disk_tier import HostCopies
-from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.index_checks import IndexChecks
-from eindecomp.engines.torch.joined import Neighbours
-from eindecomp.engines.torch.loads import Loads
+from eindecomp.engines.torch.loads import IndexChecks, Loads
 from eindecomp.engines.torch.paged import MARGIN, Paging
+from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory, leave_arena
 from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
+from eindecomp.engines.torch.region_code import Neighbours
 from eindecomp.engines.torch.resident import Resident
-from eindecomp.errors import InputError
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.errors import InputError, PlanError
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.layout.boxes import within
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
+from eindecomp.planner.make import plan as make_plan
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.make import tiles_of
-from eindecomp.tra.tiles.memory import most_held, surely_made
-from eindecomp.tra.tiles.regions import finish_early, held_by, regions_of, while_there
+from eindecomp.tra.tiles.memory import finish_early, held_by, most_held, surely_made, while_there
+from eindecomp.tra.tiles.ops import tiles_of
+from eindecomp.tra.tiles.regions import regions_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from eindecomp.engines.engine import Prepared, ReadOthers
     from eindecomp.engines.result import Listener, Result
     from eindecomp.graph.vertex import Vertex
     from eindecomp.planner.plan import Plan
     from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.tiles.ops import Block, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Region, TileProgram
 
+    Given = Mapping[str, Any]
     Values = dict[int, tuple[torch.Tensor, ...]]
 
 
@@ -166,7 +171,6 @@ class TorchProgram:
             self.runner = Paging(
                 ready, self.loads, engine.limit, engine.host, engine.copies, engine.arena, plan.tie
             )
-        self._wanted: dict[str, tuple[Tiling, ...]] = {}
         self.space = output_space(self.program) if engine.limit is not None else None
         """What a run needs of the host's memory at least."""
         if not on_gpu and engine.limit is None:
@@ -180,18 +184,19 @@ class TorchProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
-        if name not in self._wanted:
-            self._wanted[name] = self.program.layouts_of(name)
-        wanted = self._wanted[name]
+        wanted = self.program.layouts_of(name)
         if isinstance(given, Tensor):
             leave_arena(given)
             here = given.mesh == self.program.mesh and set(wanted) <= set(given.tilings)
             if here and self.memories.have(given.held()):
                 return replace(given, name=name)  # it outlives the one that was given
             given = given.array()
-        room = None if isinstance(given, torch.Tensor) and given.is_cuda else self._room(name)
-        if room is not None:
-            given = room.copy_(as_tensor(given))
+        is_near = isinstance(given, torch.Tensor) and given.is_cuda
+        in_one = len(self.memories.libraries) == 1 and isinstance(self.runner, Resident)
+        if in_one and not is_near:  # beside what it is multiplied together with
+            of = torch_type(self.program.graph[name].dtype)
+            room = self.neighbours.room(name, of, self.memories.libraries[0].device)
+            given = given if room is None else room.copy_(as_tensor(given))
         return self.memories.tensor(name, self.memories.place(wanted, given))
 
     def bind(self, inputs: Mapping[str, Tensor]) -> Prepared:
@@ -204,20 +209,8 @@ class TorchProgram:
         bound.runner = self.runner.bound(bound.loads)
         return bound
 
-    def _room(self, name: str) -> torch.Tensor | None:
-        """Memory beside what an input is multiplied together with, where all is in one memory."""
-        library, *others = self.memories.libraries
-        if others or isinstance(self.runner, Paging):
-            return None
-        of = torch_type(self.program.graph[name].dtype)
-        return self.neighbours.room(name, of, library.device)
-
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Carry out all regions; when somebody listens, one by one.
 
@@ -226,7 +219,7 @@ class TorchProgram:
         with self.runner.turn(inputs):
             return self._run(inputs, scalars, donated, on_event)
 
-    def go_on(self, state: Mapping[str, Any], read: ReadOthers) -> Result | None:
+    def go_on(self, state: Given, read: ReadOthers) -> Result | None:
         """Run again where the last run was captured, and left what is given up in its place."""
         runner = self.runner
         if not isinstance(runner, Resident) or self._gives_back:
@@ -243,11 +236,7 @@ class TorchProgram:
             return None if values is None else self._result(record, values, {}, 0)
 
     def _run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         record = RunRecord(self.program, on_event)
         heard = None if on_event is None else Heard(record, self.ready)
@@ -256,7 +245,9 @@ class TorchProgram:
         with torch.no_grad():
             every: Mapping[str, Any] = ChainMap(cast("Any", inputs), cast("Any", self.loads.bound))
             self.indices.check(every, scalars)
-            placed = self._placing(inputs)
+            placed = 0  # the bytes that move to bring tensors into the layouts that are wanted
+            if self.program.devices > 1:
+                placed = sum(placing_bytes(self.program, *given) for given in inputs.items())
             given = self._given_outputs(every)
             start_measuring(self.ready.libraries)
             values = self.runner.run(inputs, scalars, donated, heard)
@@ -276,7 +267,14 @@ class TorchProgram:
         if not told:
             for step, count in self.program.moving:
                 record.moved(step, count)
-        made = {name: self._output(name, values) for name in self.program.outputs}
+        made: dict[str, Tensor] = {}
+        for name, buffer in self.program.outputs.items():
+            blocks: list[torch.Tensor] = []
+            for block in self.tiled.outputs[name]:
+                box, array = self.tiled.tiles[block.tile].box, values[block.tile][0]
+                blocks.append(array if block.box == box else array[within(block.box, box)])
+            tiling = self.program.buffers[buffer].tiling
+            made[name] = self.memories.tensor(name, self.runner.housed(name, {tiling: blocks}))
         measured = measured_peak(self.ready.libraries)
         peak = self.runner.held if measured is None else measured
         took = self.runner.ended(made, record.start)
@@ -286,18 +284,12 @@ class TorchProgram:
             cut_into=self.cut_into, took=took,
         )  # fmt: skip
 
-    def _placing(self, inputs: Mapping[str, Any]) -> int:
-        """The bytes that move to bring tensors into the layouts in which they are wanted."""
-        if self.program.devices == 1:
-            return 0
-        return sum(placing_bytes(self.program, name, given) for name, given in inputs.items())
-
     @property
     def schedule(self) -> Schedule | None:
         """What came, went and was computed when in the last run under a limit on memory."""
         return self.runner.schedule
 
-    def _given_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    def _given_outputs(self, inputs: Given) -> dict[str, Tensor]:
         """The outputs that are inputs; they outlive what was given for them."""
         found: dict[str, Tensor] = {}
         if not self._gives_back:
@@ -315,16 +307,6 @@ class TorchProgram:
             found[name] = self.memories.tensor(name, self.memories.place([whole], copy))
         return found
 
-    def _output(self, name: str, values: Values) -> Tensor:
-        blocks = [self._view(block, values) for block in self.tiled.outputs[name]]
-        tiling = self.program.buffers[self.program.outputs[name]].tiling
-        return self.memories.tensor(name, self.runner.housed(name, {tiling: blocks}))
-
-    def _view(self, block: Block, values: Values) -> torch.Tensor:
-        """A block of a tile that was kept."""
-        box, array = self.tiled.tiles[block.tile].box, values[block.tile][0]
-        return array if block.box == box else array[within(block.box, box)]
-
     def close(self) -> None:
         """Let go of what is kept for the next run."""
         self.runner.close()
@@ -332,8 +314,62 @@ class TorchProgram:
 
 def _check_room(tiled: TileProgram, regions: Sequence[Region], room: int) -> None:
     """Raise an error if the tiles of a region take more than so many bytes."""
-    held = [held_by(tiled, region) for region in regions]
+    held = [held_by(tiled, each.ops, {*each.reads, *each.writes}) for each in regions]
     needed, largest = max(zip(held, regions, strict=True), key=itemgetter(0), default=(0, None))
     if largest is not None and needed > room:
         name = " ".join(tiled.tiles[tile].tensor for tile in largest.writes)
         raise ArenaTooSmallError(name, needed, room)
+
+
+MOST = 512
+"""Pieces, beyond which nothing is cut finer."""
+_AT_ONCE = 2 / 3
+"""The share of the room that one region may take while the next one's tensors are fetched."""
+_EACH = 10.0  # seconds for each plan
+_TIME = 60.0  # seconds for all of them
+_IN_VAIN = 3  # plans that need no less than the one before them, after which no more are tried
+T = TypeVar("T")
+
+
+def made_to_fit(plan: Plan, make: Callable[..., T], room: int, *, finer: bool) -> T:
+    """What `make` makes of a plan or, where tiles are too large for it, of one that cuts finer.
+
+    It makes a program whose regions take up to `room` bytes; if `strict`, none takes more.
+    While a region uses part of the room, what comes next can be fetched: that is tried first, then
+    all of it. The devices of a finer plan share one GPU, so that what moves between them costs
+    little; it is made for the fewest bytes among those that cut into the fewest pieces.
+    If none fits, the error is that of the plan that lacks the fewest bytes.
+    """
+    part = int(room * _AT_ONCE)
+    tried: list[tuple[int, Plan]] = []
+    for each in _finer(plan, part) if finer and room > 0 else (plan,):
+        try:
+            return make(each, room=part, strict=True)
+        except ArenaTooSmallError as error:
+            tried.append((error.needed, each))
+        if len(tried) > _IN_VAIN and tried[-1][0] >= tried[-1 - _IN_VAIN][0]:
+            break
+    least = min(needed for needed, _ in tried)
+    errors: list[ArenaTooSmallError] = []
+    for each in [each for needed, each in tried if needed <= max(room, least)]:
+        try:
+            return make(each, room=room, strict=False)
+        except ArenaTooSmallError as error:
+            errors.append(error)
+    raise min(errors, key=lambda error: error.missing)
+
+
+def _finer(plan: Plan, room: int) -> Iterator[Plan]:
+    """The plan, the same uncut, then plans of more and more pieces while there is time."""
+    begin = perf_counter()
+    yield plan
+    counts = [2**k for k in range(MOST.bit_length()) if plan.devices < 2**k <= MOST]
+    for devices in [*([1] if plan.devices > 1 else []), *counts]:
+        left = _TIME - (perf_counter() - begin)
+        if left <= 0:
+            return
+        with suppress(PlanError):  # as where there are too many ways to list them
+            yield make_plan(
+                plan.graph, devices, strategy={"tiles": room}, tie=plan.tie,
+                rewrite=False, time_limit=min(_EACH, left), progress=False,
+            )  # fmt: skip

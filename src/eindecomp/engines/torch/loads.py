@@ -1,6 +1,7 @@
-"""The inputs of a run: the blocks that a program reads, looked for once where they come again.
+"""The inputs of a run: indices are checked, blocks are looked for once where they come again.
 
-Small arrays and numbers reach a GPU all in one copy.
+Indices out of range are refused before anything runs: a GPU could only stop for good. Small arrays
+and numbers reach a GPU all in one copy.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from weakref import ref
 import numpy as np
 import torch
 
-from eindecomp.engines.tensor import Remembered, Tensor
-from eindecomp.engines.torch.arena_memory import leave_arena
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.engines.result import naming
+from eindecomp.engines.tensor import Remembered, Tensor, block_of
+from eindecomp.engines.torch.paged_memory import leave_arena
+from eindecomp.graph.ops import Fill
+from eindecomp.kernels.cpu.library import check_index as check_array
+from eindecomp.kernels.torch.kernel import check_index
+from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.kernels.torch.tensors import torch_type
+from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.ops import Lookup, is_computed, lookups_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-
-    import torch
 
     from eindecomp.engines.torch.blocks import Memories, Place
     from eindecomp.lang.dtypes import DType
@@ -50,7 +55,7 @@ class Loads:
         self.tiled, self.memories, self.place, self.bound = tiled, memories, place, bound or {}
         self._places: dict[int, tuple[tuple[Tiling, ...], Place | None]] = {}
         """Where in a tensor each block was found, and the layouts that it had."""
-        names = {op.into: tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is Kind.LOAD}
+        names = {tile: tiled.tiles[tile].tensor for tile in sorted(tiled.loads)}
         self.fixed: Values = {
             tile: (self._found(tile, self.bound[name]),)
             for tile, name in names.items()
@@ -106,7 +111,8 @@ class Loads:
 
     def is_small(self, tile: int, given: Any) -> bool:
         """Whether a small array of the host is given for a tile, all of it."""
-        return is_small(given) and given.shape == shape_of(self.tiled.tiles[tile].box)
+        is_few = type(given) is np.ndarray and given.nbytes <= _SMALL
+        return is_few and given.shape == self.tiled.tiles[tile].shape
 
     def new(self, inputs: Mapping[str, Any]) -> list[Any]:
         """What was not given in the last run."""
@@ -169,11 +175,6 @@ class Slot(NamedTuple):
         return prod(self.shape) * self.dtype.itemsize
 
 
-def is_small(given: Any) -> bool:
-    """Whether what was given is an array of NumPy's that is worth putting beside others."""
-    return type(given) is np.ndarray and given.nbytes <= _SMALL
-
-
 class Staged:
     """Arrays side by side in pinned memory of the host, and in the same order on a GPU."""
 
@@ -192,9 +193,6 @@ class Staged:
             self._written[key] = bytes_of[start:end].view(slot.dtype).reshape(slot.shape)
             self.near[key] = self._near[start:end].view(torch_type(slot.dtype)).view(slot.shape)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self.near
-
     def write(self, given: Iterable[tuple[Key, Any]]) -> None:
         """Write arrays to the host's memory, while no copy to the GPU is under way."""
         for key, array in given:
@@ -203,3 +201,58 @@ class Staged:
     def send(self) -> None:
         """Begin to copy all of it to the GPU."""
         self._near.copy_(self._host, non_blocking=True)
+
+
+class IndexChecks:
+    """The lookups of a program whose indices are inputs or fills.
+
+    Computed indices are checked by the region that looks rows up.
+    """
+
+    def __init__(self, tiled: TileProgram, memories: Memories) -> None:
+        self._tiled, self._memories = tiled, memories
+        found = lookups_of(tiled, tiled.ops)
+        given = [lookup for lookup in found if not is_computed(tiled, lookup)]
+        self._unchecked = given
+        """Those that are left to check in the next run."""
+        self._varying: list[Lookup] = []
+        """Those that are not the same in every run: filled ones are, without scalars."""
+        for lookup in given:
+            op = self._op(lookup)
+            if not isinstance(op, Fill) or used_scalars(op.value):
+                self._varying.append(lookup)
+
+    def check(self, inputs: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
+        """Raise an error that names the tile for which an index is out of range."""
+        for lookup in self._unchecked:
+            tile = self._tiled.tiles[lookup.op.into]
+            with naming(self._tiled.program.graph[tile.tensor], tile.box, lookup.op.device):
+                index = self._indices(lookup, inputs, scalars)
+                if isinstance(index, torch.Tensor):
+                    check_index(index, lookup.rows)
+                else:  # NumPy looks at a few indices sooner, which each token decoded waits for
+                    check_array(index, lookup.rows)
+        self._unchecked = self._varying
+
+    def _op(self, lookup: Lookup) -> object:
+        return self._tiled.program.graph[self._tiled.tiles[lookup.index.tile].tensor].op
+
+    def _indices(
+        self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
+    ) -> Any:
+        op, box = self._op(lookup), lookup.index.box
+        if isinstance(op, Fill):
+            return TorchLibrary("cpu").filled(op, box, scalars, self._tiled.program.graph.scalars)
+        given = inputs[self._tiled.tiles[lookup.index.tile].tensor]
+        if isinstance(given, Tensor):
+            return self._memories.block(given.held(), given.mesh, box, 0)
+        if isinstance(given, torch.Tensor):
+            return given[tuple(slice(low, high) for low, high in box)]
+        is_whole = type(given) is np.ndarray and given.shape == shape_of(box)
+        return given if is_whole else block_of(given, box)
+
+
+def has_filled_indices(tiled: TileProgram) -> bool:
+    """Whether some lookup takes its indices from a fill."""
+    found = (tiled.tiles[lookup.index.tile] for lookup in lookups_of(tiled, tiled.ops))
+    return any(isinstance(tiled.program.graph[tile.tensor].op, Fill) for tile in found)

@@ -4,57 +4,45 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
-from eindecomp.engines.torch.arena_memory import Tenant, leave_arena
 from eindecomp.engines.torch.disk_tier import HostCopies, file_tile, measure_disk
-from eindecomp.engines.torch.host_memory import HostMemory
-from eindecomp.engines.torch.index_checks import has_filled_indices
-from eindecomp.engines.torch.measured import RegionCost, measure_links, measure_region
+from eindecomp.engines.torch.loads import has_filled_indices
+from eindecomp.engines.torch.paged_memory import HostMemory, Tenant, leave_arena
 from eindecomp.engines.torch.replay import Replay
-from eindecomp.engines.torch.windows import Windows, renewed_tiles
+from eindecomp.engines.torch.windows import (
+    RegionCost,
+    Windows,
+    measure_links,
+    measure_region,
+    renewed_tiles,
+)
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, spread
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Collection,
-        Generator,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.blocks import Blocks
     from eindecomp.engines.torch.disk_tier import FileTile
     from eindecomp.engines.torch.loads import Loads
+    from eindecomp.engines.torch.paged_memory import ArenaMemory
     from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
     from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
+    Given = Mapping[str, Any]
     Values = dict[int, tuple[Tensor, ...]]
     Files = Mapping[int, FileTile]
 
 MARGIN = 64 << 20
 """Bytes of the limit that are left to torch: workspaces of BLAS, scalars, rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What a run is given, as far as it matters for what stays on the GPU."""
-
-    lasting: frozenset[int]
-    """The tiles that are the same in every run."""
-    passing: Mapping[str, EngineTensor]
-    """The tied inputs that are given up, each for the result that it is in the next run."""
 
 
 class Paging:
@@ -84,7 +72,9 @@ class Paging:
         if not has_filled_indices(ready.tiled):  # which are only checked when there are scalars
             with memory.turn():
                 self._measure(ready.scalars(dict.fromkeys(ready.tiled.program.graph.scalars, 1))[0])
-        self._replays: dict[object, Replay] = {}
+        self._replay: Replay | None = None
+        self._key: object = None
+        """What stays, which the latest schedule was made for."""
 
     def _measure(self, scalars: Sequence[Tensor]) -> None:
         """Find out what links and regions take, and whether workspaces leave room enough."""
@@ -99,23 +89,21 @@ class Paging:
         check_arena(workload, arena_bytes(workload, self.limit, MARGIN))
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        heard: Heard | None = None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], heard: Heard | None = None
     ) -> Values:
         """The tiles of results, on the host or in the arena; `heard` tells of every region.
 
         Donated tensors are still there if the run fails.
         """
         tiles, load = self.loads.names, partial(self.loads.find, inputs)
-        own, given = self.ready.scalars(scalars)[0], self._given(inputs, donated)
-        staying = {name: given.passing[name] for name in self._staying(given)}
+        own, (lasting, passing) = self.ready.scalars(scalars)[0], self._given(inputs, donated)
+        staying = {name: tensor for name, tensor in passing.items() if self._stays(name, tensor)}
         self.memory.evacuate([tensor.held() for tensor in staying.values()])
-        there = self._in_arena(staying)
-        values = load([tile for tile in tiles if self.windows.of.get(tile) not in there])
-        replay = self._replay_of(values, own, given)
+        latest = {} if self.schedule is None else self.schedule.renewed
+        left = (tile for name in staying for tile in self.renewed[name])
+        there = frozenset(tile for tile in left if self.windows.of[tile] in latest)
+        values = load([tile for tile in tiles if tile not in there])
+        replay = self._replay_of(values, own, lasting, passing)
         if there and self.memory.user is not replay:
             self.memory.evacuate()
             staying, there = {}, frozenset[int]()
@@ -123,8 +111,13 @@ class Paging:
         with self._lent(staying, replay):
             return replay.run(values, own, heard, there)
 
-    def _given(self, inputs: Mapping[str, Any], donated: Collection[str]) -> _Given:
-        """What of a run's inputs stays as it is, and what is given up for results."""
+    def _given(
+        self, inputs: Given, donated: Collection[str]
+    ) -> tuple[frozenset[int], dict[str, EngineTensor]]:
+        """The tiles of inputs that stay as they are, and the tied inputs that are given up.
+
+        Each of these is given up for the result that it is in the next run.
+        """
         changing = {*self.tie, *donated}
         names = {
             name
@@ -138,10 +131,10 @@ class Paging:
             for name in self.renewed
             if name in donated and times[id(inputs[name])] == 1
         }
-        return _Given(lasting, passing)
+        return lasting, passing
 
     @contextmanager
-    def turn(self, inputs: Mapping[str, Any]) -> Generator[None]:
+    def turn(self, inputs: Given) -> Generator[None]:
         """Whoever is inside has the arena alone."""
         for given in self.loads.new(inputs):  # before this run has its turn: others wait for theirs
             leave_arena(given, but=self.memory)
@@ -159,8 +152,7 @@ class Paging:
         try:
             yield
         except BaseException:
-            used = {name: self.windows.used(self.renewed[name]) for name in tenants}
-            whole = {name for name in used if replay.overwritten.isdisjoint(used[name])}
+            whole = {name for name in tenants if replay.overwritten.isdisjoint(self.renewed[name])}
             raise
         finally:
             for name, tenant in tenants.items():
@@ -169,35 +161,33 @@ class Paging:
                 else:
                     staying[name].release()
 
-    def _staying(self, given: _Given) -> Iterator[str]:
-        """The inputs that this run reads where the last one has left them in the arena."""
-        if any(self.memory.user is replay for replay in self._replays.values()):
-            for name, tensor in given.passing.items():
-                data = tensor.held()
-                ours = isinstance(data, Tenant) and data.memory is self.memory
-                if ours and data.name == self.tie[name]:
-                    yield name
+    def _stays(self, name: str, tensor: EngineTensor) -> bool:
+        """Whether a run reads an input where the last one has left it in the arena."""
+        data = tensor.held()
+        ours = isinstance(data, Tenant) and data.memory is self.memory
+        is_latest = self._replay is not None and self.memory.user is self._replay
+        return ours and is_latest and data.name == self.tie[name]
 
-    def _in_arena(self, names: Iterable[str]) -> frozenset[int]:
-        """The windows of inputs that the last run has left in the arena."""
-        latest = {} if self.schedule is None else self.schedule.renewed
-        tiles = [tile for name in names for tile in self.renewed[name]]
-        return frozenset(window for window in self.windows.used(tiles) if window in latest)
-
-    def _replay_of(self, values: Values, scalars: Sequence[Tensor], given: _Given) -> Replay:
+    def _replay_of(
+        self,
+        values: Values,
+        scalars: Sequence[Tensor],
+        lasting: frozenset[int],
+        passing: Collection[str],
+    ) -> Replay:
         """What carries out a run; it is made anew where other things stay than in the last one."""
         found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
         files = {tile: file for tile, file in found.items() if file is not None}
         renewing = frozenset(
-            name for name in given.passing if files.keys().isdisjoint(self.renewed[name])
+            name for name in passing if files.keys().isdisjoint(self.renewed[name])
         )
-        key = given.lasting, renewing, tuple(files.items())
+        key = lasting, renewing, tuple(files.items())
         if not self._is_measured:
             self._measure(scalars)
-        if key not in self._replays:
-            self._replays.clear()  # what the host keeps for them is in the way
-            self._replays[key] = self.replay(given.lasting, files, renewing)
-        return self._replays[key]
+        if self._replay is None or key != self._key:
+            self._replay = None  # what the host keeps for it is in the way
+            self._replay, self._key = self.replay(lasting, files, renewing), key
+        return self._replay
 
     def housed(self, name: str, blocks: Blocks) -> Blocks:
         """The blocks of a result, of which some may stay in the arena."""
@@ -211,24 +201,26 @@ class Paging:
     @property
     def held(self) -> int:
         """The bytes of the GPU in which tensors come and go."""
-        return max((replay.schedule.arena for replay in self._replays.values()), default=0)
+        return 0 if self._replay is None else self._replay.schedule.arena
 
     @property
     def schedule(self) -> Schedule | None:
         """What the last run carried out; None before the first one."""
-        return next((replay.schedule for replay in self._replays.values()), None)
+        return None if self._replay is None else self._replay.schedule
 
     def close(self) -> None:
         """Let go of the arena, if it is used for this, and of what the host keeps."""
-        for replay in self._replays.values():
-            self.memory.free(replay)
-        self._replays.clear()
+        if self._replay is not None:
+            self.memory.free(self._replay)
+        self._replay = None
 
     def replay(
         self, lasting: frozenset[int], files: Files, renewing: Collection[str] = ()
     ) -> Replay:
         """A schedule of what comes, goes and is computed when and where, made ready to run."""
-        chosen = self.copies.chosen(self._worth_keeping(lasting, files))
+        # Where the host cannot keep all tiles, those that are read from disk lie evenly between.
+        used = dict.fromkeys(tile for region in self.ready.regions for tile in region.reads)
+        chosen = self.copies.chosen(spread([files[t] for t in used if t in files and t in lasting]))
         copies = {tile: self.copies.copy(file) for tile, file in files.items() if file in chosen}
         read = {tile: file for tile, file in files.items() if tile not in copies}
         workload, links = self.workload(lasting, read, renewing), self.links
@@ -241,59 +233,44 @@ class Paging:
         schedule = make_schedule(workload, links, arena, staging)
         return Replay(schedule, self.ready, self.windows, self.host, self.memory, read, copies)
 
-    def _worth_keeping(self, lasting: frozenset[int], files: Files) -> list[list[FileTile]]:
-        """The tiles of files that the host may keep, window by window.
-
-        Where it cannot keep them all, those that are read from disk lie evenly between them.
-        """
-        used = self.windows.used(tile for region in self.ready.regions for tile in region.reads)
-        groups = [self.windows.groups[window] for window in used]
-        stay = [group for group in groups if lasting.issuperset(group)]
-        order = spread([[files[t] for t in group if t in files] for group in stay])
-        return [group for group in order if group]
-
     def workload(
-        self,
-        lasting: frozenset[int],
-        read: Collection[int] = (),
-        renewing: Collection[str] = (),
+        self, lasting: frozenset[int], read: Collection[int] = (), renewing: Collection[str] = ()
     ) -> Workload:
         """The regions as tasks, with the seconds and workspaces that they were measured to take.
 
         The tiles in `read` come from disk; the inputs in `renewing` are given up for their results.
         """
-        regions, windows = self.ready.regions, self.windows
-        made = {tile for region in regions for tile in region.writes}
-        kept = self.ready.tiled.kept
+        tiled, windows = self.ready.tiled, self.windows
+        made = {tile for region in self.ready.regions for tile in region.writes}
         pairs = (pair for name in renewing for pair in self.renewed[name].items())
-        renewed_by = {windows.of[old]: windows.of[new] for old, new in pairs}
+        renewed_by = {old: windows.of[new] for old, new in pairs}
 
-        def begins(group: Sequence[int]) -> Begins:
-            if group[0] in made:
+        def begins(tile: int) -> Begins:
+            if tile in made:
                 return Begins.MADE
-            return Begins.HOST if all(tile not in read for tile in group) else Begins.DISK
+            return Begins.DISK if tile in read else Begins.HOST
 
         tensors = tuple(
             Paged(
                 number,
-                windows.name(number),
-                windows.nbytes(number),
-                begins(group),
-                group[0] in kept,
-                lasting.issuperset(group),
-                renewed_by.get(number),
+                str(tiled.tiles[tile]),
+                windows.nbytes(tile),
+                begins(tile),
+                tile in tiled.kept,
+                tile in lasting,
+                renewed_by.get(tile),
             )
-            for number, group in enumerate(windows.groups)
+            for number, tile in enumerate(windows.tiles)
         )
         tasks = tuple(
             Task(
-                " ".join(self.ready.tiled.tiles[tile].tensor for tile in region.writes),
-                windows.used(region.reads),
-                windows.used(region.writes),
+                " ".join(tiled.tiles[tile].tensor for tile in region.writes),
+                tuple(windows.of[tile] for tile in region.reads),
+                tuple(windows.of[tile] for tile in region.writes),
                 cost.workspace,
                 cost.seconds,
             )
-            for region, cost in zip(regions, self.costs, strict=True)
+            for region, cost in zip(self.ready.regions, self.costs, strict=True)
         )
         return Workload(tensors, tasks)
 

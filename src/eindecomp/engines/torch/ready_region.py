@@ -8,7 +8,7 @@ region computes is told to begin and end with it: its operations have no times o
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,20 +22,18 @@ from eindecomp.engines.result import TaskFinished, TaskStarted, TensorFreed
 from eindecomp.engines.torch.region_code import RegionCode
 from eindecomp.kernels.cache import cache_folder
 from eindecomp.kernels.torch.decoding import overlaps
-from eindecomp.kernels.torch.dtypes import torch_type
+from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, kind_of
-from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.memory import dropped_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.engines.result import RunRecord
-    from eindecomp.engines.torch.joined import Join
-    from eindecomp.engines.torch.region_code import RegionCode
+    from eindecomp.engines.torch.region_code import Join, RegionCode
     from eindecomp.kernels.torch.library import TorchLibrary
     from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.tiles.ops import Share, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Region, Share, TileProgram
 
     Tensor = torch.Tensor
     Function = Callable[["Call"], Sequence[Tensor]]
@@ -105,28 +103,17 @@ def _without_memory(call: Call, mode: FakeTensorMode) -> list[Tensor]:
         ]
 
 
-def _is_brief(code: RegionCode) -> bool:
-    """Whether a region makes so little that reading its weights is most of what it does."""
-    tiles = code.tiled.tiles
-    return max((tiles[op.into].nbytes for op in code.region.ops), default=0) < _LITTLE
-
-
-def _for_latency(code: RegionCode) -> dict[str, Any]:
-    """The options of Inductor for kernels of microseconds.
-
-    Its search for better blocks (`coordinate_descent_tuning`) is not among them: what it measures
-    of such kernels is noise, and what it finds is slower as often as faster.
-    """
-    pdl = overlaps(code.library.device) and hasattr(inductor.triton, "enable_pdl")
-    return {"triton.enable_pdl": True} if pdl else {}
-
-
 def compiled(code: RegionCode, call: Call) -> Function:
     """A region, fused for tensors that lie as these do."""
     folder = cache_folder()
     if folder is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    options: Any = _for_latency(code) if _is_brief(code) else {}
+    # Where little is made, reading weights is most of the work, and kernels overlap. Inductor's
+    # search for better blocks is left out: what it measures of such kernels is noise.
+    most = max((code.tiled.tiles[op.into].nbytes for op in code.region.ops), default=0)
+    overlap = most < _LITTLE and overlaps(code.library.device)
+    can_tell = hasattr(inductor.triton, "enable_pdl")
+    options: Any = {"triton.enable_pdl": True} if overlap and can_tell else {}
     # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
     # them tensors that lie side by side in one memory would be others than those that lie apart.
     examples: list[Any] = [*_without_memory(call, FakeTensorMode())]
@@ -156,9 +143,6 @@ class ReadyRegions:
     ) -> None:
         self.tiled, self.regions, self.libraries, self.fuse = tiled, regions, libraries, fuse
         self.codes = [RegionCode(tiled, each, libraries[each.memory]) for each in regions]
-        known: dict[object, int] = {}
-        self.kinds = [known.setdefault(code.key, len(known)) for code in self.codes]
-        """A small number for each region, equal where they compute the same."""
 
     def scalars(self, given: Mapping[str, Any]) -> list[list[Tensor]]:
         """The run-time scalars in every memory."""
@@ -181,16 +165,6 @@ class ReadyRegions:
         for library in self.libraries:
             if library.device.type == "cuda":
                 torch.cuda.synchronize(library.device)
-
-    def call(
-        self,
-        number: int,
-        arrays: Sequence[Tensor],
-        scalars: Sequence[Tensor],
-        into: Sequence[Tensor] = (),
-    ) -> Sequence[Tensor]:
-        """Carry out a region; what it makes goes to the tensors of `into`, or is new."""
-        return self.bound(number, arrays, into)(scalars)
 
     def bound(
         self, number: int, arrays: Sequence[Tensor], into: Sequence[Tensor] = ()
@@ -228,48 +202,49 @@ class Heard:
 
     def __init__(self, record: RunRecord, ready: ReadyRegions) -> None:
         self.record, self.ready = record, ready
-        self._shares = _by_region(ready.tiled, ready.regions)
-        self._freed = _freed(ready.tiled, ready.regions)
-        self._counts: dict[str, int] = defaultdict(int)
-        for shares in self._shares.values():
-            for share in shares:
-                self._counts[self._vertex(share)] += 1
+        first: dict[int | None, int] = {}
+        for region in ready.regions:
+            for op in region.ops:
+                first.setdefault(op.into, region.number)
+        self._shares: dict[int, list[Share]] = defaultdict(list)
+        """What devices compute, by the first region that makes the tile."""
+        for share in ready.tiled.shares:
+            self._shares[first.get(share.tile, NOWHERE)].append(share)
+        self._dropped = dropped_after(ready.tiled, ready.regions)
+        self._counts = Counter(self._vertex(share) for share in ready.tiled.shares)
+        """How many shares of each vertex are left."""
         self._moves: dict[str, list[Step]] = defaultdict(list)
         for step in record.program.steps:
             if isinstance(step, Move | ReduceScatter | AllGather):
                 self._moves[step.vertex].append(step)
+        self._begun = 0.0
 
-    def region(self, number: int) -> RegionHeard:
-        """Tells that a region begins and, if it does not fail, that it ends."""
-        return RegionHeard(self, number)
+    def begin(self, number: int) -> None:
+        """Tell that the tasks of a region begin."""
+        self._begun = self.record.now()
+        for share in self._shares[number]:
+            name, kind = self._vertex(share), self._kind(share)
+            self.record.tell(TaskStarted(name, kind, share.device, 0, self._begun))
 
-    def begin(self, number: int) -> float:
-        """Tell that the tasks of a region begin; when that is."""
-        begun = self.record.now()
-        for share in self._shares.get(number, ()):
-            self.record.tell(
-                TaskStarted(self._vertex(share), self._kind(share), share.device, 0, begun)
-            )
-        return begun
-
-    def end(self, number: int, begun: float) -> None:
+    def end(self, number: int) -> None:
         """Tell that the tasks of a region have ended, what moved for them, and what is dropped."""
         self.ready.synchronize()
         end = self.record.now()
-        for share in self._shares.get(number, ()):
-            name = self._vertex(share)
-            self.record.tell(TaskFinished(name, self._kind(share), share.device, 0, begun, end))
+        for share in self._shares[number]:
+            name, kind = self._vertex(share), self._kind(share)
+            self.record.tell(TaskFinished(name, kind, share.device, 0, self._begun, end))
             self._counts[name] -= 1
             if not self._counts[name]:
                 self._tell_moves(name)
-        for tile in self._freed.get(number, ()):
-            made = self.ready.tiled.tiles[tile]
-            self.record.tell(TensorFreed(made.tensor, made.nbytes))
+        for tile in self._dropped[number] if number != NOWHERE else ():
+            if tile not in self.ready.tiled.loads:
+                made = self.ready.tiled.tiles[tile]
+                self.record.tell(TensorFreed(made.tensor, made.nbytes))
 
     def finish(self) -> None:
         """Tell of what belongs to no region: parts that are empty, and moves of inputs."""
-        with self.region(NOWHERE):
-            pass
+        self.begin(NOWHERE)
+        self.end(NOWHERE)
         for name in list(self._moves):
             self._tell_moves(name)
 
@@ -287,44 +262,5 @@ class Heard:
         return kind_of(self.record.program.steps[share.step])
 
 
-@dataclass
-class RegionHeard:
-    """One region of a run: no generator, which would not let a listener raise what it likes."""
-
-    heard: Heard
-    number: int
-    begun: float = 0.0
-
-    def __enter__(self) -> None:
-        self.begun = self.heard.begin(self.number)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.heard.end(self.number, self.begun)
-
-
 NOWHERE = -1
 """The number of no region."""
-
-
-def _by_region(tiled: TileProgram, regions: Sequence[Region]) -> dict[int, list[Share]]:
-    """What devices compute, by the first region that makes the tile."""
-    first: dict[int | None, int] = {}
-    for region in regions:
-        for op in region.ops:
-            first.setdefault(op.into, region.number)
-    found: dict[int, list[Share]] = defaultdict(list)
-    for share in tiled.shares:
-        found[first.get(share.tile, NOWHERE)].append(share)
-    return found
-
-
-def _freed(tiled: TileProgram, regions: Sequence[Region]) -> dict[int, list[int]]:
-    """The computed tiles that are dropped after each region, since nobody reads them any more."""
-    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
-    last = {tile: region.number for region in regions for tile in region.reads}
-    found: dict[int, list[int]] = defaultdict(list)
-    for tile, number in last.items():
-        if tile not in loads and tile not in tiled.kept:
-            found[number].append(tile)
-    return found

@@ -6,10 +6,9 @@ alone.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,15 +24,13 @@ from eindecomp.tra.paging.schedule import (
     Stage,
     Store,
 )
-from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from eindecomp.engines.torch.arena_memory import ArenaMemory
     from eindecomp.engines.torch.disk_tier import FileTile
-    from eindecomp.engines.torch.host_memory import HostMemory
+    from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory
     from eindecomp.engines.torch.ready_region import BoundRegion, Heard, ReadyRegions
     from eindecomp.engines.torch.windows import Windows
     from eindecomp.tra.paging.schedule import Action, Schedule
@@ -60,58 +57,18 @@ class Lane:
         return None if self.stream is None else self.stream.record_event()
 
     def wait(self, mark: Any) -> None:
-        """Do what comes next only when a mark has been reached."""
-        if self.stream is not None and mark is not None:
+        """Do what comes next only when a mark has been reached; the host itself waits here."""
+        if mark is None:
+            return
+        if self.stream is None:
+            mark.synchronize()
+        else:
             self.stream.wait_event(mark)
 
     def finish(self) -> None:
         """Wait until all is done."""
         if self.stream is not None:
             self.stream.synchronize()
-
-
-class HostLane(Lane):
-    """Work of the host's own, which is done when it was begun."""
-
-    def __init__(self) -> None:
-        super().__init__(torch.device("cpu"))
-
-    def wait(self, mark: Any) -> None:
-        """Wait here: the host itself goes on when a mark has been reached."""
-        if mark is not None:
-            mark.synchronize()
-
-
-class Marks:
-    """The marks behind actions, for threads that wait for each other's.
-
-    When one of them fails, all others stop at what they wait for next.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[int, Any] = {}
-        self._changed = Condition()
-        self.error: BaseException | None = None
-
-    def set(self, action: int, mark: Any) -> None:
-        """An action was begun."""
-        with self._changed:
-            self._found[action] = mark
-            self._changed.notify_all()
-
-    def get(self, action: int) -> Any:
-        """The mark behind an action, as soon as that was begun."""
-        with self._changed:
-            self._changed.wait_for(lambda: action in self._found or self.error is not None)
-            if self.error is not None:
-                raise self.error
-            return self._found[action]
-
-    def fail(self, error: BaseException) -> None:
-        """A thread ends; the error of the first one counts."""
-        with self._changed:
-            self.error = self.error or error
-            self._changed.notify_all()
 
 
 _ASIDE = ((TO_GPU,), (DISK,))
@@ -134,10 +91,10 @@ class Replay:
     """The tiles that are read from disk in every run."""
     copies: Mapping[int, Tensor]
     """The tiles of files that the host keeps."""
-    _resident: dict[int, list[Tensor]] = field(default_factory=dict[int, "list[Tensor]"])
-    """What each resident window was filled from; being held, its memory is of nobody else."""
+    _resident: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
+    """What each resident tile was filled from; being held, its memory is of nobody else."""
     overwritten: set[int] = field(default_factory=set[int])
-    """The resident windows that the latest run has begun to renew."""
+    """The resident tiles that the latest run has begun to renew."""
 
     def __post_init__(self) -> None:
         device = self.ready.libraries[0].device
@@ -145,7 +102,7 @@ class Replay:
             COMPUTE: Lane(device, current=True),
             TO_GPU: Lane(device),
             TO_HOST: Lane(device),
-            DISK: HostLane(),
+            DISK: Lane(torch.device("cpu")),
         }
         self.stream_of = [action.stream for action in self.schedule.actions]
         self.awaited = {
@@ -167,7 +124,7 @@ class Replay:
     ) -> Values:
         """Carry out all actions: the tiles of results, on the host or where they renew others.
 
-        `there` are the windows that have what is read from the run before.
+        `there` are the tiles whose windows have what is read from the run before.
         """
         self.overwritten.clear()
         values.update({tile: (copy,) for tile, copy in self.copies.items()})
@@ -200,21 +157,21 @@ class Replay:
             for streams in aside:
                 threads.submit(run.begin_all, streams)
             run.begin_all(own)
-        if run.marks.error is not None:
-            raise run.marks.error
+        if run.error is not None:
+            raise run.error
 
     def _load_resident(self, run: _Run, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
         for window in self.schedule.resident:
+            tile = self.windows.tiles[window.tensor]
             if window.tensor in self.schedule.renewed:
-                if window.tensor not in there:
-                    run.bring(window.tensor, window.offset)
+                if tile not in there:
+                    run.bring(tile, window.offset)
                 continue
-            sources = [run.values[tile][0] for tile in self.windows.groups[window.tensor]]
-            known = self._resident.pop(window.tensor, [])
-            if [each.data_ptr() for each in known] != [each.data_ptr() for each in sources]:
-                run.bring(window.tensor, window.offset)
-            self._resident[window.tensor] = sources
+            source, known = run.values[tile][0], self._resident.pop(tile, None)
+            if known is None or known.data_ptr() != source.data_ptr():
+                run.bring(tile, window.offset)
+            self._resident[tile] = source
 
 
 @dataclass(eq=False)
@@ -230,52 +187,56 @@ class _Run:
     """What was made and has left the GPU, by window."""
     renewed: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """What was made and stays on the GPU, by window: the memory of what it renews."""
-    marks: Marks = field(default_factory=Marks)
+    error: BaseException | None = None
+    """What the first of the threads failed of; all others stop at what they wait for next."""
+
+    def __post_init__(self) -> None:
+        self.marks: dict[int, Future[Any]] = {place: Future() for place in self.of.awaited}
+        """The marks behind actions, for threads that wait for each other's."""
 
     def begin_all(self, streams: Collection[str]) -> None:
-        """Begin the actions of some streams in order; an error is left with the marks."""
+        """Begin the actions of some streams in order; an error is noted."""
         try:
             with torch.no_grad():  # of each thread's own
                 for place, action in enumerate(self.of.schedule.actions):
                     if action.stream in streams:
                         self._begin(place, action)
         except BaseException as error:  # whoever waits must not wait forever
-            self.marks.fail(error)
+            self.error = self.error or error
+            for mark in self.marks.values():
+                with suppress(InvalidStateError):
+                    mark.set_exception(error)
 
     def _begin(self, place: int, action: Action) -> None:
         lane = self.of.lanes[action.stream]
         for wait in action.waits:
             if self.of.stream_of[wait] != action.stream:
-                lane.wait(self.marks.get(wait))
+                lane.wait(self.marks[wait].result())
         with lane.work():
             match action:
                 case Execute():
-                    with nullcontext() if self.heard is None else self.heard.region(action.task):
-                        self._compute(action)
+                    self._compute(action)
                 case Fetch():
                     self._fetch(action)
                 case Store():
                     memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
                     own = self._bytes(action.offset, action.nbytes)
                     memory.copy_(own, non_blocking=True)
-                case Keep():
-                    self._keep(action)
+                case Keep(offset=offset, nbytes=nbytes):
+                    self.of.overwritten.add(self.of.windows.tiles[action.renews])
+                    memory = self.renewed[action.tensor] = self._bytes(action.into, nbytes)
+                    memory.copy_(self._bytes(offset, nbytes), non_blocking=True)
                 case Stage():
                     block = self.of.blocks[action.block][: action.nbytes]
-                    self._read(action.tensor, action.start, block)
+                    self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
         if place in self.of.awaited:
-            self.marks.set(place, lane.mark())
+            self.marks[place].set_result(lane.mark())
 
-    def _keep(self, action: Keep) -> None:
-        self.of.overwritten.add(action.renews)
-        memory = self.renewed[action.tensor] = self._bytes(action.into, action.nbytes)
-        memory.copy_(self._bytes(action.offset, action.nbytes), non_blocking=True)
-
-    def bring(self, window: int, offset: int) -> None:
+    def bring(self, tile: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""
-        nbytes = self.of.windows.nbytes(window)
-        if self.of.schedule.workload.tensors[window].begins is not Begins.DISK:
-            self._copy(window, self._bytes(offset, nbytes))
+        nbytes = self.of.windows.nbytes(tile)
+        if tile not in self.of.files:
+            self._copy(tile, self._bytes(offset, nbytes))
             return
         size = self.of.schedule.staging.block
         for number, start in enumerate(range(0, nbytes, size)):
@@ -283,31 +244,36 @@ class _Run:
             if not place:  # all of them are free again
                 self.of.lanes[COMPUTE].finish()
             block = self.of.blocks[place][: min(size, nbytes - start)]
-            self._read(window, start, block)
+            self.of.files[tile].read(start, block)
             self._bytes(offset + start, len(block)).copy_(block, non_blocking=True)
 
     def _compute(self, action: Execute) -> None:
         regions = self.of.memory.regions
         if action.task not in regions:
             regions[action.task] = self._bound(action)
+        if self.heard is not None:
+            self.heard.begin(action.task)
         regions[action.task](self.scalars)
+        if self.heard is not None:
+            self.heard.end(action.task)
 
     def _bound(self, action: Execute) -> BoundRegion:
         """A task's region with its tensors in the arena, which are there in every run."""
         task = self.of.schedule.workload.tasks[action.task]
         at = dict(zip((*task.reads, *task.writes), (*action.reads, *action.writes), strict=True))
 
-        def arrays(tiles: Sequence[int]) -> list[Tensor]:
-            return [array for tile in tiles for array in self._views(tile, at)]
-
-        region = self.of.ready.regions[action.task]
-        return self.of.ready.bound(action.task, arrays(region.reads), arrays(region.writes))
-
-    def _views(self, tile: int, at: Mapping[int, int]) -> tuple[Tensor, ...]:
-        """The arrays of a tile, whose window is at a place in the arena."""
-        windows = self.of.windows
-        number = windows.of[tile]
-        return windows.arrays(tile, self._bytes(at[number], windows.nbytes(number)))
+        windows, region = self.of.windows, self.of.ready.regions[action.task]
+        reads, writes = (
+            [
+                array
+                for tile in tiles
+                for array in windows.arrays(
+                    tile, self._bytes(at[windows.of[tile]], windows.nbytes(tile))
+                )
+            ]
+            for tiles in (region.reads, region.writes)
+        )
+        return self.of.ready.bound(action.task, reads, writes)
 
     def _fetch(self, action: Fetch) -> None:
         target = self._bytes(action.offset + action.start, action.nbytes)
@@ -317,26 +283,13 @@ class _Run:
             own = self.stored[action.tensor][action.start : action.start + action.nbytes]
             target.copy_(own, non_blocking=True)
         else:
-            self._copy(action.tensor, target)
+            self._copy(self.of.windows.tiles[action.tensor], target)
 
-    def _copy(self, window: int, memory: Tensor) -> None:
-        """All tiles of a window, from the host."""
-        for tile in self.of.windows.groups[window]:
-            targets = self.of.windows.arrays(tile, memory)
-            for target, array in zip(targets, self.values[tile], strict=True):
-                target.copy_(array, non_blocking=True)
-
-    def _read(self, window: int, start: int, block: Tensor) -> None:
-        """Some bytes of a window from disk, and of its other tiles from the host."""
-        for tile, first, at, nbytes in self.of.windows.parts(window, start, len(block)):
-            target = block[at : at + nbytes]
-            if tile in self.of.files:
-                self.of.files[tile].read(first, target)
-            else:
-                [array] = self.values[tile]
-                own = array.clone(memory_format=torch.contiguous_format).view(-1)
-                own = own.view(torch.uint8)
-                target.copy_(own[first : first + nbytes])
+    def _copy(self, tile: int, memory: Tensor) -> None:
+        """A tile from the host."""
+        targets = self.of.windows.arrays(tile, memory)
+        for target, array in zip(targets, self.values[tile], strict=True):
+            target.copy_(array, non_blocking=True)
 
     def _bytes(self, offset: int, nbytes: int) -> Tensor:
         """A part of the arena."""

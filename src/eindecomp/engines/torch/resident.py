@@ -1,33 +1,56 @@
-"""Running regions with all tiles in the devices' own memory."""
+"""Running regions with all tiles in the devices' own memory: in order, or all at once.
+
+Where launching takes long, a run is captured as a CUDA graph with the arrays that it reads, and
+launched as a whole. Arrays that were the same in the run before are taken to stay; small ones of
+the host are part of what is captured; others are copied to where the captured run reads them. What
+is given up and renewed is left there for the next run.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property, partial
+from operator import call, is_
 from threading import RLock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+import torch
 
 from eindecomp.engines.torch.blocks import own_memory
-from eindecomp.engines.torch.captured import Captures, InOrder, Loaded
-from eindecomp.tra.tiles.memory import most_held, possible_views
+from eindecomp.engines.torch.loads import Slot, Staged
+from eindecomp.engines.torch.windows import renewed_tiles
+from eindecomp.kernels.torch.decoding import steady
+from eindecomp.tra.tiles.memory import dropped_after, most_held, possible_views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    import torch
-
-    from eindecomp.engines.tensor import Tensor
+    from eindecomp.engines.tensor import Tensor as EngineTensor
     from eindecomp.engines.torch.blocks import Blocks
-    from eindecomp.engines.torch.captured import Going
     from eindecomp.engines.torch.loads import Loads
     from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
-    Values = dict[int, tuple[torch.Tensor, ...]]
+    Tensor = torch.Tensor
+    Given = Mapping[str, Any]
+    Values = dict[int, tuple[Tensor, ...]]
+
+_WORTH = 0.5  # of a run that goes into launching, from which on capturing pays
+
+
+class Loaded(NamedTuple):
+    """What a run is given."""
+
+    values: Values
+    """The tiles on the device, but for what is bound and what is staged."""
+    inputs: Given
+    scalars: Given
+    donated: Collection[str]
 
 
 class Resident:
-    """Regions one after another, or all at once where they were captured.
+    """Decides from run to run whether to capture, and replays what was captured.
 
     `Paging` has the same methods: `TorchProgram` runs either.
     """
@@ -37,52 +60,53 @@ class Resident:
     def __init__(
         self, ready: ReadyRegions, loads: Loads, tie: Mapping[str, str], capture: bool
     ) -> None:
-        self.ready, self.loads, self.tie, self._capture = ready, loads, tie, capture
-        self._order = InOrder(ready, loads, tie)
+        self.ready, self.loads, self.tie = ready, loads, tie
+        self._dropped = dropped_after(ready.tiled, ready.regions)
         self._views = possible_views(ready.tiled)
-        self.captures = Captures(self._order) if capture and not ready.waits else None
+        self.renewed = renewed_tiles(ready.tiled, tie)
+        """For each tied input, what each of its tiles is in the next run."""
+        self._may_capture = capture and not ready.waits
+        self.capture: Capture | None = None
+        self._before: Mapping[int, int] = {}
+        """Where each loaded tile was in the run before."""
+        self._is_worth = self._is_compiled = False
         self.going: Going | None = None
         """The latest run, if it was only begun."""
         self._goes_on = False
         """Whether the latest run was captured, and left its state where the next one reads it."""
-        self._runs = 0
         self._alone = RLock()  # nothing else may be launched while a run is captured
 
     def bound(self, loads: Loads) -> Resident:
         """The same regions, with other loads; neither runs while the other does."""
-        bound = Resident(self.ready, loads, self.tie, self._capture)
+        bound = Resident(self.ready, loads, self.tie, self._may_capture)
         bound._alone = self._alone
         return bound
 
-    def turn(self, inputs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    def turn(self, inputs: Given) -> AbstractContextManager[Any]:
         """Whoever is inside runs alone."""
         del inputs
         return self._alone
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        heard: Heard | None = None,
+        self, inputs: Given, scalars: Given, donated: Collection[str], heard: Heard | None = None
     ) -> Values:
         """The tiles that are kept, none of them in the memory of an input.
 
         The device may still be busy. `heard` tells of every region.
         """
-        self._goes_on = False
-        captures = self.captures if heard is None else None
-        staged = () if captures is None else captures.staged
+        self._goes_on, self.going = False, None
+        captures = self._may_capture and heard is None
+        staged = self.capture.staged if captures and self.capture is not None else ()
         values = self.loads.find(inputs, staged=staged)
         known = {**self.loads.fixed, **values} if self._views else {}
         borrowed = {tile: known[load][0] for tile, load in self._views.items() if load in known}
         loaded = Loaded(values, inputs, scalars, donated)
-        self.going = None
-        made = None
-        if captures is not None:
-            made = captures.run(loaded)
-            self.going = captures.going
-            self._goes_on = made is not None and captures.goes_on and not self._views
+        made: Values | None = None
+        capture = self._captured(loaded) if captures else None
+        if capture is not None:
+            made = capture.run(loaded)
+            self.going = capture.going
+            self._goes_on = capture.is_in_place and not self._views
         for name in donated:  # from now on only `values` has them, up to their last reader
             inputs[name].release()
         if made is None:
@@ -91,19 +115,33 @@ class Resident:
             made[tile] = (own_memory(made[tile][0], source),)
         return made
 
-    def goes_on(self, state: Mapping[str, Any]) -> bool:
+    def _captured(self, loaded: Loaded) -> Capture | None:
+        """What replays a run: the last capture if it fits, or a new one where that pays."""
+        if self.capture is not None:
+            if self.capture.fits(loaded):
+                return self.capture
+            for tile, name in self.capture.staged.items():
+                if tile not in loaded.values:
+                    near = self.ready.libraries[0].from_numpy(loaded.inputs[name])
+                    loaded.values[tile] = (near,)
+            self.capture = None
+        places = {tile: arrays[0].data_ptr() for tile, arrays in loaded.values.items()}
+        if self._is_worth:
+            staying = {tile for tile, at in places.items() if self._before.get(tile) == at}
+            self.capture = Capture(self, loaded, staying)
+        self._before = places
+        return self.capture
+
+    def goes_on(self, state: Given) -> bool:
         """Whether the next run can begin at once if it is given up this: what the latest made."""
         return self._goes_on and self.loads.expects(state)
 
-    def go_on(
-        self, inputs: Mapping[str, Any], scalars: Mapping[str, Any], state: Mapping[str, Any]
-    ) -> Values | None:
+    def go_on(self, inputs: Given, scalars: Given, state: Given) -> Values | None:
         """The next run on that and on small arrays; None, and nothing done, if these are not."""
-        loaded = Loaded({}, inputs, scalars, state)
-        made = None if self.captures is None else self.captures.go_on(loaded)
-        if self.captures is None or made is None:
+        if self.capture is None or not self.capture.takes(inputs):
             return None
-        self.going = self.captures.going
+        made = self.capture.run(Loaded({}, inputs, scalars, state))
+        self.going = self.capture.going
         for tensor in state.values():
             tensor.release()
         return made
@@ -111,22 +149,43 @@ class Resident:
     def _in_order(self, loaded: Loaded, heard: Heard | None) -> Values:
         """A usual run; how long it takes to begin says whether capturing pays."""
         start = perf_counter()
-        scalars = self.ready.scalars(loaded.scalars)
-        made = self._order.carry_out(loaded.values, scalars, heard)
+        made = self.carry_out(loaded.values, self.ready.scalars(loaded.scalars), heard)
         launched = perf_counter() - start
-        if self.captures is not None and heard is None:
+        if self._may_capture and heard is None:
             self.ready.synchronize()
-            self._runs += 1
-            if self._runs > 1:  # the first one compiles
-                self.captures.launched(launched, perf_counter() - start)
+            if self._is_compiled:  # by the first one
+                self._is_worth = launched > _WORTH * (perf_counter() - start)
+            self._is_compiled = True
         return made
+
+    def carry_out(
+        self, values: Values, scalars: Sequence[Sequence[Tensor]], heard: Heard | None = None
+    ) -> Values:
+        """Begin all regions: `values` are what was loaded, and then what is kept.
+
+        A tile goes when its last reader has begun.
+        """
+        values.update(self.loads.fixed)
+        for number, region in enumerate(self.ready.regions):
+            arrays = [array for tile in region.reads for array in values[tile]]
+            if heard is not None:
+                heard.begin(number)
+            made = iter(self.ready.bound(number, arrays)(scalars[region.memory]))
+            if heard is not None:
+                heard.end(number)
+            del arrays  # which else would keep what is dropped
+            for tile in region.writes:
+                values[tile] = tuple(next(made) for _ in self.ready.tiled.tiles[tile].types)
+            for tile in self._dropped[number]:
+                del values[tile]
+        return values
 
     def housed(self, name: str, blocks: Blocks) -> Blocks:
         """The blocks of a result, in memory of their own."""
         del name
         return blocks
 
-    def ended(self, made: Mapping[str, Tensor], start: float) -> Callable[[], float] | None:
+    def ended(self, made: Mapping[str, EngineTensor], start: float) -> Callable[[], float] | None:
         """Expect results as the next run's inputs; how long this one took, if it still goes on.
 
         If it does not, the devices have ended.
@@ -144,3 +203,188 @@ class Resident:
 
     def close(self) -> None:
         """Nothing outlives a run."""
+
+
+class Going:
+    """A run that has begun: the caller goes on while the device is busy, as torch's callers do."""
+
+    def __init__(self) -> None:
+        self._launched = perf_counter()
+        self._start, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._start.record()
+
+    def seconds(self, called: float) -> float:
+        """How long it took from a time on, once it has ended."""
+        self.end.synchronize()
+        return self._launched - called + self._start.elapsed_time(self.end) / 1e3
+
+
+class Capture:
+    """A run as one graph of kernels, with the memory that it reads and writes."""
+
+    def __init__(self, order: Resident, loaded: Loaded, staying: Collection[int]) -> None:
+        device = order.ready.libraries[0].device
+        tiled, loads = order.ready.tiled, order.loads
+        small = loads.small(loaded.inputs)
+        self.staged = {tile: loads.names[tile] for tile in small}
+        """By tile that a run takes from the host, the input."""
+        shapes = {tile: Slot(array.shape, array.dtype) for tile, array in small.items()}
+        types = tiled.program.graph.scalars
+        numbers = {name: Slot((), types[name]) for name in loaded.scalars}
+        self._staging = Staged({**shapes, **numbers}, device)
+        self._renewed = {
+            tile: new
+            for name in loaded.donated
+            for tile, new in order.renewed.get(name, {}).items()
+        }
+        """By tile what it is in the next run, and lies where this one read it."""
+        self._renewing = {name for name in loaded.donated if name in order.renewed}
+        changing = [tile for tile in loaded.values if tile not in self.staged]
+        changing = [tile for tile in changing if tile in self._renewed or tile not in staying]
+        self._read: Values = {
+            tile: tuple(map(_like, arrays)) if tile in changing else arrays
+            for tile, arrays in loaded.values.items()
+            if tile not in self.staged
+        }
+        self._fixed = {tile: x[0] for tile, x in self._read.items() if tile not in changing}
+        self._tenants: dict[int, Callable[[], Tensor | None]] = dict.fromkeys(
+            self._renewed, lambda: None
+        )
+        """What was handed out of the memory of each renewed tile."""
+        own = [tile for tile in changing if tile not in self._renewed]
+        self._copied = _by_type({tile: self._read[tile] for tile in own})
+        self._is_small = loads.is_small
+        self.is_in_place = False
+        """Whether the latest run left what it renews there, and nothing else is on the device."""
+        self.going: Going | None = None
+        """The latest run."""
+        self._fill(loaded)
+        self._staging.send()
+        self.graph = torch.cuda.CUDAGraph()
+        read = {**loads.fixed, **self._read}
+        unwritten = (x for tile, own in read.items() if tile not in self._renewed for x in own)
+        with steady(unwritten):
+            self._record(order, [self._staging.near[name] for name in loaded.scalars])
+        kept = self._renewed.values()
+        self._copied_out = _by_type(self._made)
+        self._others_out = _by_type({t: x for t, x in self._made.items() if t not in kept})
+
+    def _record(self, order: Resident, scalars: Sequence[Tensor]) -> None:
+        """Launch all kernels once as usual, so that they are loaded, and once to be captured."""
+        near: Values = {tile: (self._staging.near[tile],) for tile in self.staged}
+        here = torch.cuda.current_stream(self._staging.device)
+        beside = torch.cuda.Stream(self._staging.device)
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):
+            order.carry_out({**self._read, **near}, [scalars])
+        here.wait_stream(beside)
+        with torch.cuda.graph(self.graph):
+            self._staging.send()
+            made = order.carry_out({**self._read, **near}, [scalars])
+            kept = order.ready.tiled.kept
+            for tile in self._renewed:  # results lie in memory that no renewed tile takes
+                source = self._read[tile][0]
+                for other in kept:
+                    made[other] = tuple(own_memory(array, source) for array in made[other])
+            self._made = {tile: made[tile] for tile in kept}
+            new = {tile: self._made[new] for tile, new in self._renewed.items()}
+            for places, arrays in _by_type(new):
+                _COPY_ALL(_taken(self._read, places), arrays)
+
+    def fits(self, loaded: Loaded) -> bool:
+        """Whether what was taken to stay is where it was, and nobody needs what is written to."""
+        values = loaded.values
+        if not self.staged.keys().isdisjoint(values) or not self._is_free(loaded):
+            return False
+        given = [values[tile][0] for tile in self._fixed]
+        if all(map(is_, given, self._fixed.values())):
+            return True
+        return [array.data_ptr() for array in given] == [
+            own.data_ptr() for own in self._fixed.values()
+        ]
+
+    def _is_free(self, loaded: Loaded) -> bool:
+        """Whether nobody has what lies in the memory of renewed tiles but who gives it up."""
+        tenants = [*map(call, self._tenants.values())]
+        if all(tenant is None for tenant in tenants):
+            return True
+        given = [loaded.values[tile][0] for tile in self._tenants]
+        return all(map(is_, given, tenants)) and self._gives_up(loaded)
+
+    def _gives_up(self, loaded: Loaded) -> bool:
+        """Whether all tensors are given up that this renews."""
+        return bool(self._renewing) and self._renewing.issubset(loaded.donated)
+
+    def takes(self, inputs: Given) -> bool:
+        """Whether small arrays are given for all that comes from the host."""
+        return all(self._is_small(tile, inputs[name]) for tile, name in self.staged.items())
+
+    def run(self, loaded: Loaded) -> Values:
+        """Launch all kernels; what comes out is copied, since the next run overwrites it.
+
+        But not what renews tensors if all of them were given up: it stays where the next run reads
+        it, if nobody else has it then.
+        """
+        if self.going is not None:
+            self.going.end.synchronize()  # what it stages is read no more
+        self._fill(loaded)
+        self.going = Going()
+        self.graph.replay()
+        gives_up = self._gives_up(loaded)
+        self.is_in_place = gives_up and self._read.keys() == self._renewed.keys()
+        if gives_up:
+            found = self._copies(self._others_out)
+            for tile, new in self._renewed.items():
+                found[new] = tuple(array.detach() for array in self._read[tile])
+                self._tenants[tile] = ref(found[new][0])
+        else:
+            found = self._copies(self._copied_out)
+        self.going.end.record()
+        return found
+
+    def _copies(self, groups: Groups) -> Values:
+        tiles = {tile for places, _ in groups for tile, _ in places}
+        copies = {tile: tuple(_like(array) for array in self._made[tile]) for tile in tiles}
+        for places, made in groups:
+            _COPY_ALL(_taken(copies, places), made)
+        return copies
+
+    def _fill(self, loaded: Loaded) -> None:
+        self._staging.write((tile, loaded.inputs[name]) for tile, name in self.staged.items())
+        self._staging.write(loaded.scalars.items())
+        for places, own in self._copied:
+            _COPY_ALL(own, _taken(loaded.values, places))
+        if any(tenant() is None for tenant in [*self._tenants.values()][:1]):  # then none is there
+            for places, given in _by_type({tile: loaded.values[tile] for tile in self._tenants}):
+                _COPY_ALL(_taken(self._read, places), given)
+
+
+_COPY_ALL: Any = vars(torch)["_foreach_copy_"]  # it has no public name
+"""Copies many tensors of one type in few launches."""
+Places = list[tuple[int, int]]
+"""Arrays, each by its tile and its place among those of the tile."""
+Groups = list[tuple[Places, "list[Tensor]"]]
+"""Arrays of one type each, with their places."""
+
+
+def _by_type(values: Values) -> Groups:
+    """All arrays, those of one type together, with their places."""
+    found: dict[torch.dtype, tuple[Places, list[Tensor]]] = {}
+    for tile, arrays in values.items():
+        for number, array in enumerate(arrays):
+            places, own = found.setdefault(array.dtype, ([], []))
+            places.append((tile, number))
+            own.append(array)
+    return [*found.values()]
+
+
+def _taken(values: Values, places: Places) -> list[Tensor]:
+    return [values[tile][number] for tile, number in places]
+
+
+def _like(array: Tensor) -> Tensor:
+    """Memory for as many numbers that lie as these do, but for each a place of its own."""
+    shape, strides = array.shape, array.stride()
+    if any(size > 1 and not stride for size, stride in zip(shape, strides, strict=True)):
+        return torch.empty(shape, dtype=array.dtype, device=array.device)
+    return torch.empty_strided(shape, strides, dtype=array.dtype, device=array.device)

@@ -6,6 +6,7 @@ And what a mask of attention scores says: which keys count for which queries.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from eindecomp.lang.scalar import (
 from eindecomp.lang.simplify import simplify
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from eindecomp.graph.graph import Graph
     from eindecomp.lang.monoid import Monoid
@@ -174,17 +175,20 @@ class Mask:
 
 def tell_mask(graph: Graph, value: Value, key: str, queries: Collection[str]) -> Mask:
     """Tell what a truth value says over keys with this label; causal only along these queries."""
-    rest = _at_most_zero(graph, _opened(graph, value)) or {}
-    if rest.pop(_index(key), 0) == 1:
-        constant = rest.pop(None, 0)
-        match list(rest.items()):
-            case [(Read(name, (label,)), -1)] if name == _INDEX and label in queries:
-                return Mask(value, query=label, offset=-constant)
-            case _ if _is_length(rest, key):
-                return Mask(value, length=_length(rest, 1 - constant))
-            case _:
-                pass
-    return Mask(value)
+    opened, rest = _opened(graph, value), Linear()
+    with suppress(_NotLinear):
+        rest = _at_most_zero(graph, opened.expr, opened.reads)
+    if rest.pop(_index(key), 0) != 1:
+        return Mask(value)
+    constant = rest.pop(None, 0)
+    rest = {leaf: number for leaf, number in rest.items() if number}
+    match list(rest.items()):
+        case [(Read(name, (label,)), -1)] if name == _INDEX and label in queries:
+            return Mask(value, query=label, offset=-constant)
+        case _ if _is_length(rest, key):
+            return Mask(value, length=_length(rest, 1 - constant))
+        case _:
+            return Mask(value)
 
 
 def _opened(graph: Graph, value: Value) -> Value:
@@ -196,7 +200,9 @@ def _opened(graph: Graph, value: Value) -> Value:
         match None if vertex is None else vertex.op:
             case Fill(value=expr):
                 return replace_args(expr, [opened(_index(label)) for label in read.labels])
-            case EinSum(agg=None, join=join) as op if vertex is not None and _is_plain(op, read):
+            case EinSum(agg=None, join=join) as op if vertex is not None and (
+                len(used_args(join)) == len(op.inputs) and len({*read.labels}) == len(read.labels)
+            ):
                 names = dict(zip(op.output, read.labels, strict=True))
                 pairs = zip(vertex.inputs, op.inputs, strict=True)
                 return replace_args(join, [opened(Read(n, own).renamed(names)) for n, own in pairs])
@@ -209,74 +215,61 @@ def _opened(graph: Graph, value: Value) -> Value:
     return Value(expr, tuple(reads))
 
 
-def _is_plain(op: EinSum, read: Read) -> bool:
-    return len(used_args(op.join)) == len(op.inputs) and len({*read.labels}) == len(read.labels)
-
-
 def _index(label: str) -> Read:
     return Read(_INDEX, (label,))
 
 
-Linear = dict["Read | Scalar | None", int]
+Linear = Counter["Read | Scalar | None"]
 """Integer factors of indices, tensors and run-time scalars; that of None is the constant."""
 
 
-def _at_most_zero(graph: Graph, value: Value) -> Linear | None:
-    """The linear form that is at most 0 where a truth value holds, if there is one."""
-    match value.expr:
+class _NotLinear(Exception):  # noqa: N818 - no error: the mask stays as it is
+    """A truth value compares no linear forms of integers."""
+
+
+def _at_most_zero(graph: Graph, expr: Expr, reads: Sequence[Read]) -> Linear:
+    """The linear form that is at most 0 where a truth value holds; raises if there is none."""
+    match expr:
         case Call("not", (Call("not", (inner,)),)):
-            return _at_most_zero(graph, Value(inner, value.reads))
+            return _at_most_zero(graph, inner, reads)
         case Call("not", (Call(op, (left, right)),)) if op in _OPPOSITE:
-            return _at_most_zero(graph, Value(call(_OPPOSITE[op], left, right), value.reads))
+            return _at_most_zero(graph, call(_OPPOSITE[op], left, right), reads)
         case Call("ge" | "gt" as op, (left, right)):
-            return _at_most_zero(graph, Value(call(_FLIPPED[op], right, left), value.reads))
+            return _at_most_zero(graph, call(_FLIPPED[op], right, left), reads)
         case Call("le" | "lt" as op, (left, right)):
-            above, below = (_linear(graph, Value(e, value.reads)) for e in (left, right))
-            if above is None or below is None:
-                return None
-            least = _sum(above, below, -1)
-            return _sum(least, {None: 1}, 1) if op == "lt" else least
+            found = _linear(graph, call("sub", left, right), reads)
+            found[None] += op == "lt"
+            return found
         case _:
-            return None
+            raise _NotLinear
 
 
-def _linear(graph: Graph, value: Value) -> Linear | None:
-    match value.expr:
-        case Arg(index):
-            read = value.reads[index]
-            is_whole = read.name == _INDEX or kind(graph[read.name].dtype) is Kind.INT
-            return {read: 1} if is_whole else None
-        case Scalar(name) as scalar:
-            return {scalar: 1} if kind(graph.scalars[name]) is Kind.INT else None
+def _linear(graph: Graph, expr: Expr, reads: Sequence[Read]) -> Linear:
+    match expr:
+        case Arg(index) if (
+            reads[index].name == _INDEX or kind(graph[reads[index].name].dtype) is Kind.INT
+        ):
+            return Counter({reads[index]: 1})
+        case Scalar(name) as scalar if kind(graph.scalars[name]) is Kind.INT:
+            return Counter({scalar: 1})
         case Const(int() as number) if not isinstance(number, bool):
-            return {None: number}
+            return Counter({None: number})
         case Call("add" | "sub" as op, (left, right)):
-            first, second = (_linear(graph, Value(e, value.reads)) for e in (left, right))
-            if first is None or second is None:
-                return None
-            return _sum(first, second, 1 if op == "add" else -1)
-        case Call("int32" | "int64", (inner,)) if _reads_indices(Value(inner, value.reads)):
-            return _linear(graph, Value(inner, value.reads))
+            found = _linear(graph, left, reads)
+            (found.update if op == "add" else found.subtract)(_linear(graph, right, reads))
+            return found
         case Call("neg", (inner,)):
-            first = _linear(graph, Value(inner, value.reads))
-            return None if first is None else _sum({}, first, -1)
+            return _linear(graph, call("sub", Const(0), inner), reads)
+        # Of indices alone: no tensor is so large that they overflow.
+        case Call("int32" | "int64", (inner,)) if all(
+            reads[k].name == _INDEX for k in used_args(inner)
+        ):
+            return _linear(graph, inner, reads)
         case _:
-            return None
+            raise _NotLinear
 
 
-def _reads_indices(value: Value) -> bool:
-    """Whether an expression reads indices alone: no tensor is so large that they overflow."""
-    return all(value.reads[k].name == _INDEX for k in used_args(value.expr))
-
-
-def _sum(first: Linear, second: Linear, factor: int) -> Linear:
-    found = Counter(first)
-    for leaf, number in second.items():
-        found[leaf] += factor * number
-    return {leaf: number for leaf, number in found.items() if number}
-
-
-def _is_length(rest: Linear, key: str) -> bool:
+def _is_length(rest: Mapping[Read | Scalar | None, int], key: str) -> bool:
     return bool(rest) and all(
         number == -1
         and not (isinstance(leaf, Read) and (leaf.name == _INDEX or key in leaf.labels))
@@ -284,7 +277,7 @@ def _is_length(rest: Linear, key: str) -> bool:
     )
 
 
-def _length(rest: Linear, constant: int) -> Value:
+def _length(rest: Iterable[Read | Scalar | None], constant: int) -> Value:
     """The sum of tensors and run-time scalars, and a constant."""
     reads = tuple(leaf for leaf in rest if isinstance(leaf, Read))
     leaves: list[Expr] = [Arg(k) for k in range(len(reads))]

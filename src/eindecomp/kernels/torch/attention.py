@@ -1,8 +1,7 @@
 """Attention on tiles of torch's tensors, by the kernel that suits them and never stores scores.
 
-`attend` computes a whole result. Where devices share the keys, each computes its part by
-`attend_partial`: a result of its own and the log-sum-exp of its scores, from which `merge` or, for
-reductions by maximum and sum, `rescale` make the whole. All are functional and can be traced.
+A part of the keys is computed by `attend_partial`: a result of its own and the log-sum-exp of its
+scores, from which `merge` makes the whole. All are functional and can be traced.
 
 A row that no key counts for is NaN, as 0/0 is where the graph's own vertices are computed; as a
 part it weighs nothing: it is 0 and its log-sum-exp is -∞. Scores are not rounded to the type of the
@@ -13,15 +12,15 @@ their weight in float32, which is much for scores of millions.
 
 from __future__ import annotations
 
+from enum import Enum
+from functools import cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.functional import pad
 
-from eindecomp.kernels.torch.attention_backends import Backend, compute, faster, seen_up_to
 from eindecomp.kernels.torch.attention_layout import (
-    PartTile,
-    causal_offset,
     conditions,
     is_causal,
     key_counts,
@@ -29,8 +28,9 @@ from eindecomp.kernels.torch.attention_layout import (
     may_hide_all,
     row_labels,
     seeing_rows,
+    seen_up_to,
 )
-from eindecomp.kernels.torch.decoding import decode
+from eindecomp.kernels.torch.decoding import decode, dense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +38,31 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from eindecomp.graph.patterns.attention import Attention, KeyPart
+    from eindecomp.kernels.torch.attention_layout import PartTile
     from eindecomp.lang.einsum import Labels
 
     Partial = tuple[Tensor, Tensor]
 
-__all__ = ["Backend", "PartTile"]
+aten: Any = torch.ops.aten
+ALIGNMENT = 8
+"""The sizes of heads, and the lengths of biases, that kernels for CUDA take: multiples of this."""
+
+
+class Backend(Enum):
+    """Who computes attention."""
+
+    DECODE = "our own split of few queries' keys over many multiprocessors"
+    FLASH = "FlashAttention"
+    CUDNN = "cuDNN"
+    EFFICIENT = "the memory-efficient kernel, which takes a bias"
+    CPU = "the blocked kernel for CPUs"
+    MATH = "matrix products and a softmax, which store the scores"
+
+    @property
+    def groups_heads(self) -> bool:
+        """Whether query heads can share a head of keys without a copy."""
+        return self in (Backend.DECODE, Backend.FLASH, Backend.CUDNN)
+
 
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _WIDEST = 256
@@ -67,8 +87,7 @@ def attend(
     """The result for a tile of queries, from all keys of every part, in the result's labels.
 
     `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
-    compute is computed as if none was given: by the first one that can, or by who is faster where
-    that depends on the GPU.
+    compute is computed as if none was given: by the first one that can.
     """
     chosen = backend or backends(attention, q, tiles)[0]
     if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
@@ -100,22 +119,19 @@ def attend_partial(
     The log-sum-exp has the result's labels but those of values, in their order.
     """
     choices = _choices(attention, part, q, tile)
-    is_free = backend not in choices
-    if backend is None or is_free:
+    if backend not in choices:
         backend = choices[0]
     if backend is Backend.DECODE:
         return _decode(attention, (part,), q, (tile,))
     layout = lay_out(attention, (part,), q, (tile,), backend.groups_heads)
     operands = (layout.queries(q), layout.keys(part, tile.k), layout.values(part, tile.v))
-    offset = causal_offset(attention, part, tile, start)
-    if is_free and backend is Backend.CUDNN and Backend.FLASH in choices:
-        backend = faster(*operands, part.scale, causal=offset is not None)
+    mask = part.mask if is_causal(attention, part) else None
     if 0 in operands[0].shape or 0 in operands[1].shape:
         out, lse = _nothing(operands[0], operands[2], operands[0].shape[2])
-    elif offset is not None:
-        out, lse = _up_to_diagonal(backend, *operands, part.scale, offset)
+    elif mask is not None:
+        out, lse = _up_to_diagonal(backend, *operands, part.scale, mask.offset + start)
     else:
-        bias, seen = conditions(layout, part, q, tile, start)
+        bias, seen = conditions(layout, part, tile, start)
         out, lse = compute(backend, *operands, part.scale, bias, seen)
         rows = seeing_rows(bias, seen)
         if rows is not None:
@@ -124,30 +140,18 @@ def attend_partial(
     return layout.result(out), layout.rows(lse)
 
 
-def rescale(attention: Attention, out: Tensor, lse: Tensor, maximum: Tensor) -> Partial:
-    """A part's share of the weighted sum A and of the sum of weights Z, relative to a maximum.
-
-    With the largest log-sum-exp of all parts as the maximum, A and Z of all parts add up, and the
-    result is A / Z.
-    """
-    weight = relative_weight(lse, maximum)
-    beside = _beside_values(attention, weight)
-    return torch.where(beside > 0, out.to(weight.dtype), 0) * beside, weight
-
-
-def relative_weight(lse: Tensor, maximum: Tensor) -> Tensor:
-    """A part's share of the sum of weights Z, relative to a maximum."""
-    return (lse - maximum).exp()
-
-
 def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:
     """The result and log-sum-exp over the keys of all parts."""
-    maximum = torch.stack([lse for _, lse in partials]).amax(0)
+    lses = torch.stack([lse for _, lse in partials])
+    maximum = lses.amax(0)
     # Where no part has a key any number will do, as long as nothing becomes NaN.
     base = torch.where(maximum == -torch.inf, 0, maximum)
-    shares = [rescale(attention, out, lse, base) for out, lse in partials]
-    product = torch.stack([share for share, _ in shares]).sum(0)
-    total = torch.stack([weight for _, weight in shares]).sum(0)
+    weights = (lses - base).exp()
+    product = torch.zeros_like(partials[0][0], dtype=weights.dtype)
+    for (out, _), weight in zip(partials, weights, strict=True):
+        beside = _beside_values(attention, weight)
+        product = product + torch.where(beside > 0, out.to(weight.dtype), 0) * beside
+    total = weights.sum(0)
     beside = _beside_values(attention, total)
     out = torch.where(beside > 0, product / beside, 0)
     return out.to(partials[0][0].dtype), base + total.log()
@@ -170,8 +174,11 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
     if q.device.type != "cuda":
         return (Backend.CPU, Backend.MATH) if same and q.device.type == "cpu" else (Backend.MATH,)
     found: list[Backend] = []
-    if q.dtype in _HALF and same and not _needs_bias(attention, part):
-        found += [Backend.CUDNN] if size <= _WIDEST_OF_CUDNN else []
+    masked = part.mask is not None and not is_causal(attention, part)
+    if q.dtype in _HALF and same and part.bias is None and not masked:
+        many = _extent(q, attention.q.labels, attention.queries) > _FEW_QUERIES
+        prefers_cudnn = many and size <= _WIDEST_OF_CUDNN and _is_fast_with_cudnn(q.device)
+        found += [Backend.CUDNN] if prefers_cudnn else []
         found += [Backend.FLASH] if size <= _WIDEST else []
     if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
         heads = _extent(tile.k, part.k.labels, attention.batch)
@@ -199,8 +206,10 @@ def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile)
     )
 
 
-def _needs_bias(attention: Attention, part: KeyPart) -> bool:
-    return part.bias is not None or (part.mask is not None and not is_causal(attention, part))
+@cache
+def _is_fast_with_cudnn(device: torch.device) -> bool:
+    """Whether cuDNN attends faster than FlashAttention: from Hopper on, as torch has it."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _up_to_diagonal(
@@ -267,3 +276,72 @@ def _beside_values(attention: Attention, rows: Tensor) -> Tensor:
     own = row_labels(attention)
     index = [slice(None) if label in own else None for label in attention.output.labels]
     return rows[tuple(index)]
+
+
+def compute(
+    backend: Backend,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    bias: Tensor | None = None,
+    seen: Tensor | None = None,
+    *,
+    causal: bool = False,
+) -> Partial:
+    """Attention and the log-sum-exp; a causal one lets the last query see all keys.
+
+    With fewer queries than keys only `FLASH` does that. A row without any key is undefined. Where
+    `seen` is False a key is hidden. Kernels of torch's add -∞ to its score: NaN and ∞ stay NaN.
+    """
+    if backend is Backend.MATH:
+        seen = seen_up_to(q.shape[2], k.shape[2], 0, q.device) if causal else seen
+        return _math(q, k, v, scale, bias, seen)
+    if seen is not None:  # what hides keys when it is added to scores
+        bias = torch.zeros_like(seen, dtype=q.dtype) if bias is None else bias
+        bias = bias.masked_fill(~seen, -torch.inf)
+    if backend is Backend.CPU:
+        q, k, v = (dense(x) for x in (q, k, v))
+        k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
+        return aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, causal, attn_mask=bias, scale=scale
+        )
+    heads, rows, size = q.shape[1], q.shape[2], v.shape[3]
+    q, k, v = (_aligned(x) for x in (q, k, v))
+    if backend is Backend.FLASH:
+        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+    elif backend is Backend.CUDNN:
+        found = aten._scaled_dot_product_cudnn_attention(
+            q, k, v, None, True, 0.0, causal, False, scale=scale
+        )
+    else:
+        k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
+        if bias is not None:
+            bias = _aligned(bias)[..., : k.shape[2]].expand(q.shape[0], heads, rows, -1)
+        found = aten._scaled_dot_product_efficient_attention(
+            q, k, v, bias, True, 0.0, causal, scale=scale
+        )
+    return found[0][..., :size], found[1][..., :rows].reshape(q.shape[:-1])
+
+
+def _math(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, seen: Tensor | None
+) -> Partial:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    batch, heads, rows, size = q.shape
+    shared, keys = k.shape[1:3]
+    folded = q.reshape(batch, shared, heads // shared * rows, size).to(wide)
+    scores = (folded @ k.to(wide).mT * scale).reshape(batch, heads, rows, keys)
+    if bias is not None:
+        scores = scores + bias
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -torch.inf)
+    weights = scores.softmax(-1)
+    product = weights.reshape(batch, shared, heads // shared * rows, keys) @ v.to(wide)
+    return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), scores.logsumexp(-1)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """What is padded with zeros, which change neither products nor the values before them."""
+    missing = -x.shape[-1] % ALIGNMENT
+    return pad(x, (0, missing)) if missing else dense(x)

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eindecomp.errors import InputError
-from eindecomp.kernels.torch.attention_backends import seen_up_to
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -149,13 +146,11 @@ class PartTile:
     """Tiles of the keys and values of a part, with the labels that the part reads them under.
 
     Masks, biases and lengths have the labels that `condition_labels` names. A causal mask needs no
-    tensor; one by length needs `length` alone, which counts from key 0 of the whole part.
+    tensor; one by length needs `length` alone.
     """
 
     k: Tensor
     v: Tensor
-    start: int = 0
-    """The index of the first key of the tile."""
     mask: Tensor | None = None
     bias: Tensor | None = None
     length: Tensor | None = None
@@ -167,36 +162,38 @@ def is_causal(attention: Attention, part: KeyPart) -> bool:
     return mask is not None and part.bias is None and attention.queries == (mask.query,)
 
 
-def causal_offset(attention: Attention, part: KeyPart, tile: PartTile, start: int) -> int | None:
-    """How far the first query of a tile sees past the tile's first key, if a mask says no more."""
-    if part.mask is None or not is_causal(attention, part):
-        return None
-    return part.mask.offset + start - tile.start
-
-
 def may_hide_all(part: KeyPart, tile: PartTile, start: int) -> bool:
     """Whether some query may see no key of a tile, so that it divides 0 by 0."""
     mask = part.mask
     if 0 in tile.k.shape:
-        return part.product is not None  # a sum of no quotients is 0
+        return not part.divided_early  # a sum of no quotients is 0
     if part.bias is not None:
         return True
     if mask is None:
         return False
-    return not mask.is_causal or mask.offset + start < tile.start
+    return not mask.is_causal or mask.offset + start < 0
 
 
 def conditions(
-    layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int
+    layout: Layout, part: KeyPart, tile: PartTile, start: int
 ) -> tuple[Tensor | None, Tensor | None]:
     """What is added to the scores, and which keys are seen, both [batch, heads, queries, keys]."""
-    bias = None
-    if part.bias is not None:
-        if tile.bias is None:
-            raise InputError(f"the scores {part.scores!r} are biased, but no bias is given")
-        labels = condition_labels(layout.attention, part, part.bias)
-        bias = layout.condition(part, labels, tile.bias).to(q.dtype)
-    return bias, _mask(layout, part, q, tile, start)
+
+    def laid_out(value: Value, given: Tensor) -> Tensor:
+        return layout.condition(part, condition_labels(layout.attention, part, value), given)
+
+    mask, keys, device = part.mask, layout.sizes[part.key], tile.k.device
+    bias = seen = None
+    if part.bias is not None and tile.bias is not None:
+        bias = laid_out(part.bias, tile.bias).to(tile.k.dtype)
+    if mask is not None and tile.mask is not None:
+        seen = laid_out(mask.value, tile.mask)
+    elif mask is not None and mask.query is not None:
+        seen = seen_up_to(layout.sizes[mask.query], keys, mask.offset + start, device)
+        seen = layout.condition(part, (mask.query, part.key), seen)
+    elif mask is not None and mask.length is not None and tile.length is not None:
+        seen = torch.arange(keys, device=device) < laid_out(mask.length, tile.length)
+    return bias, seen
 
 
 def seeing_rows(bias: Tensor | None, seen: Tensor | None) -> Tensor | None:
@@ -207,23 +204,10 @@ def seeing_rows(bias: Tensor | None, seen: Tensor | None) -> Tensor | None:
     return None if seen is None else seen.any(-1, keepdim=True)
 
 
-def _mask(layout: Layout, part: KeyPart, q: Tensor, tile: PartTile, start: int) -> Tensor | None:
-    mask = part.mask
-    if mask is None:
-        return None
-    keys = layout.sizes[part.key]
-    if tile.mask is not None:
-        labels = condition_labels(layout.attention, part, mask.value)
-        return layout.condition(part, labels, tile.mask)
-    if mask.query is not None:
-        offset = mask.offset + start - tile.start
-        seen = seen_up_to(layout.sizes[mask.query], keys, offset, q.device)
-        return layout.condition(part, (mask.query, part.key), seen)
-    if mask.length is None or tile.length is None:
-        raise InputError(f"the scores {part.scores!r} are masked, but no mask is given")
-    index = torch.arange(tile.start, tile.start + keys, device=q.device)
-    labels = condition_labels(layout.attention, part, mask.length)
-    return index < layout.condition(part, labels, tile.length)
+def seen_up_to(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
+    """Where key index <= query index + offset."""
+    rows = torch.arange(queries, device=device).unsqueeze(1) + offset
+    return torch.arange(keys, device=device) <= rows
 
 
 def key_counts(layout: Layout, part: KeyPart, tile: PartTile) -> Tensor | None:
@@ -231,5 +215,4 @@ def key_counts(layout: Layout, part: KeyPart, tile: PartTile) -> Tensor | None:
     if part.mask is None or part.mask.length is None or tile.length is None:
         return None
     labels = condition_labels(layout.attention, part, part.mask.length)
-    counts = tile.length - tile.start if tile.start else tile.length
-    return layout.lengths(labels, counts.to(torch.int32))
+    return layout.lengths(labels, tile.length.to(torch.int32))

@@ -133,23 +133,13 @@ def decode(
     A part has keys [b, h, t, e] and values [b, h, t, d], of which all or the first so many count
     [b, h]. A row without any key is 0, and its log-sum-exp is -∞.
     """
-    shares = [_shares(q, k.shape[2]) for k in keys]
+    processors = 1  # where Triton's interpreter takes the place of a GPU
+    if q.device.type == "cuda":
+        cuda: Any = torch.cuda
+        processors = cuda.get_device_properties(q.device).multi_processor_count
+    wanted = -(-_PROGRAMS_EACH * processors // (q.shape[0] * q.shape[1]))
+    shares = [max(1, min(wanted, -(-k.shape[2] // _KEYS))) for k in keys]
     return flash_decoding(q, keys, values, lengths, scales, shares)
-
-
-def _shares(q: Tensor, keys: int) -> int:
-    """Among how many programs the keys of one head are shared out."""
-    heads = q.shape[0] * q.shape[1]
-    wanted = -(-_PROGRAMS_EACH * _processors(q.device) // heads)
-    return max(1, min(wanted, -(-keys // _KEYS)))
-
-
-def _processors(device: torch.device) -> int:
-    """How many multiprocessors a device has, 1 where Triton's interpreter takes its place."""
-    if device.type != "cuda":
-        return 1
-    cuda: Any = torch.cuda
-    return cuda.get_device_properties(device).multi_processor_count
 
 
 @torch.library.custom_op(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +12,32 @@ from torch import Tensor
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.einsum import einsum_kernel as loops_of
-from eindecomp.kernels.point_program import (
-    finish_of,
-    held_types,
-    numbered_program,
-    scalar_type,
-)
+from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.sums_of_products import Product, product_of
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.kernels.torch.dtypes import CARRIED, LOW, as_tensor, cast, literal, torch_type
-from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.kernel import TorchKernel
-from eindecomp.kernels.torch.products import Labelled, contract
-from eindecomp.kernels.torch.reductions import (
+from eindecomp.kernels.torch.aggregations import (
+    Labelled,
+    contract,
     in_pieces,
     is_builtin,
     is_traced,
     reduce_builtin,
     reduce_tree,
 )
-from eindecomp.kernels.torch.views import aligned, distinct, expanded, window
+from eindecomp.kernels.torch.functions import torch_functions
+from eindecomp.kernels.torch.kernel import TorchKernel
+from eindecomp.kernels.torch.tensors import (
+    CARRIED,
+    LOW,
+    aligned,
+    as_tensor,
+    cast,
+    distinct,
+    expanded,
+    literal,
+    torch_type,
+    window,
+)
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import BFLOAT16, Kind, kind
 from eindecomp.lang.einsum import EinSum
@@ -42,18 +49,16 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eindecomp.kernels.sums_of_products import Term
-    from eindecomp.kernels.torch.views import Box
+    from eindecomp.kernels.torch.kernel import Operands, Scalars, Shape, States
+    from eindecomp.kernels.torch.tensors import LabelBox
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.scalar import Expr
 
-    States = tuple[Tensor, ...]
 
 _MUCH_LARGER = 4
 """Joined values for each number of operands and result, above which they are not made at once."""
 _MATRICES = 2
 """Terms of a sum of products from which on torch's matrix products compute it."""
-_KEPT = 1 << 10
-"""Kinds of tiles whose sizes are kept."""
 _FUSED = 2**22
 """Bytes of joined values from which a generated kernel is asked for."""
 _WORTH_LOOPS = 1 << 14
@@ -106,7 +111,6 @@ class EinSumKernel(TorchKernel):
         self._factors = [self._compiled(factor, 0) for factor in known.factors]
         self._once = [label for label in op.aggregated if label not in known.labels]
         self._kept = tuple(label for label in op.output if label in known.labels)
-        self._known_sizes: dict[object, dict[str, int]] = {}
         # In one pass over memory, where torch would take one for every function of the join.
         loops = device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried
         self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
@@ -129,12 +133,7 @@ class EinSumKernel(TorchKernel):
     def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
         return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
-    def result(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
         if self._loops is not None and self._suits_loops(operands, sizes):
@@ -148,17 +147,12 @@ class EinSumKernel(TorchKernel):
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
 
-    def _suits_loops(self, operands: Sequence[Tensor | None], sizes: Mapping[str, int]) -> bool:
+    def _suits_loops(self, operands: Operands, sizes: Mapping[str, int]) -> bool:
         """Whether a tile is large enough, and its numbers in memory, not recorded by a compiler."""
         are_here = {type(x) for x in operands if x is not None} == {Tensor}
         return are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS
 
-    def states(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object] = (),
-        shape: Sequence[int] | None = None,
-    ) -> States:
+    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """The unfinished states of this tile's share of an aggregation."""
         return self._states(operands, scalars, self._sizes(operands, shape))
 
@@ -186,21 +180,12 @@ class EinSumKernel(TorchKernel):
     def _no_scalars(self) -> list[None]:
         return [None] * len(self._scalars)  # only a join reads them
 
-    def _sizes(
-        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
-    ) -> dict[str, int]:
-        """The sizes of all labels; tiles of one kind come again and again, and are checked once."""
-        key = (shape and tuple(shape), *[x if x is None else (x.shape, x.dtype) for x in operands])
-        if key not in self._known_sizes:
-            if len(self._known_sizes) >= _KEPT:
-                self._known_sizes.clear()
-            self._known_sizes[key] = self._checked_sizes(operands, shape)
-        return self._known_sizes[key]
-
-    def _checked_sizes(
-        self, operands: Sequence[Tensor | None], shape: Sequence[int] | None
-    ) -> dict[str, int]:
-        self._check(operands)
+    def _sizes(self, operands: Operands, shape: Shape) -> dict[str, int]:
+        """The sizes of all labels."""
+        for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
+            if k < self._read and (x is None or x.dtype != torch_type(of)):
+                given = "nothing" if x is None else x.dtype
+                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
         op = self.op
         found = self._lent | sizes_of(op.inputs, operands)
         if shape is not None:
@@ -214,13 +199,7 @@ class EinSumKernel(TorchKernel):
                 raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
         return found
 
-    def _check(self, operands: Sequence[Tensor | None]) -> None:
-        for k, (x, of) in enumerate(zip(operands, self.dtypes, strict=True)):
-            if k < self._read and (x is None or x.dtype != torch_type(of)):
-                given = "nothing" if x is None else x.dtype
-                raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
-
-    def _typed(self, scalars: Sequence[object]) -> list[Tensor]:
+    def _typed(self, scalars: Scalars) -> list[Tensor]:
         """All run-time scalars as tensors, or none where the join reads none."""
         if not self._scalars:
             return []
@@ -233,32 +212,20 @@ class EinSumKernel(TorchKernel):
         """Those scalars that compiled functions take."""
         return [scalars[int(name[1:])] for name in self._scalars]
 
-    def _states(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object],
-        sizes: Mapping[str, int],
-    ) -> States:
+    def _states(self, operands: Operands, scalars: Scalars, sizes: Mapping[str, int]) -> States:
         if self._product is not None:
             return (self._contracted(operands, scalars, sizes, self.state[0]),)
-        return self._joined(operands, self._typed(scalars), {k: sizes[k] for k in self.op.labels})
-
-    def _joined(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[Tensor],
-        sizes: Mapping[str, int],
-    ) -> States:
-        """Join aligned views and aggregate: at once, by a generated kernel, or in pieces."""
-        op = self.op
+        # Join aligned views and aggregate: at once, by a generated kernel, or in pieces.
+        op, typed = self.op, self._typed(scalars)
+        sizes = {label: sizes[label] for label in op.labels}
         read = [
             Labelled(*distinct(x, own))
             for x, own in zip(operands[: self._read], op.inputs, strict=False)
             if x is not None
         ]
 
-        def compute(box: Box) -> States:
-            return self._joined_box(read, self._used(scalars), box)
+        def compute(box: LabelBox) -> States:
+            return self._joined_box(read, self._used(typed), box)
 
         points = prod(sizes.values())
         itemsize = sum(of.itemsize for of in self._program.state)
@@ -267,12 +234,15 @@ class EinSumKernel(TorchKernel):
         if is_large and points * itemsize > _FUSED:
             fused = fused_join(op, self.dtypes, self.out, self._scalar_types, self.device)
             if fused is not None:
-                return tuple(fused(operands, sizes, scalars))
+                return tuple(fused(operands, sizes, typed))
+        whole = {label: (0, size) for label, size in sizes.items()}
         if not is_large or (op.agg is not None and is_builtin(op.agg) and is_traced()):
-            return compute({label: (0, size) for label, size in sizes.items()})
-        return in_pieces(sizes, op.output, itemsize, compute, self.combined)
+            return compute(whole)
+        return in_pieces(whole, op.output, itemsize, compute, self.combined)
 
-    def _joined_box(self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: Box) -> States:
+    def _joined_box(
+        self, read: Sequence[Labelled], scalars: Sequence[Tensor], box: LabelBox
+    ) -> States:
         op, agg = self.op, self.op.agg
         tiles = [
             aligned(_widened(window(x.tensor, x.labels, box)), x.labels, op.labels) for x in read
@@ -295,11 +265,7 @@ class EinSumKernel(TorchKernel):
         return reduce_tree(joined, axes, self.combined, identity)
 
     def _contracted(
-        self,
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[object],
-        sizes: Mapping[str, int],
-        out: DType,
+        self, operands: Operands, scalars: Scalars, sizes: Mapping[str, int], out: DType
     ) -> Tensor:
         """The sum of products, as a view whose labels are in the output's order."""
         op, known = self.op, self._product
@@ -318,11 +284,7 @@ class EinSumKernel(TorchKernel):
         return expanded(cast(result, out, self.device), [sizes[label] for label in op.output])
 
     def _term(
-        self,
-        term: Term,
-        function: Callable[..., Tensor],
-        operands: Sequence[Tensor | None],
-        scalars: Sequence[Tensor],
+        self, term: Term, function: Callable[..., Any], operands: Operands, scalars: Scalars
     ) -> Labelled:
         read = {
             k: distinct(x, self.op.inputs[k]) for k in term.args if (x := operands[k]) is not None
@@ -357,12 +319,12 @@ def fused_join(
 
     It takes operands, the sizes of all labels and the run-time scalars to unfinished states.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or find_spec("triton") is None:
         return None
-    from eindecomp.kernels.torch.generated import join
+    from eindecomp.kernels.torch.generated import launch
 
-    found = join.fused_join(op, dtypes, out, scalar_types)
-    return None if found is None else partial(join.fused_states, found)
+    found = launch.fused_join(op, dtypes, out, scalar_types)
+    return None if found is None else partial(launch.fused_states, found)
 
 
 @lru_cache(maxsize=2**12)

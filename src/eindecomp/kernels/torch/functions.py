@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.kernels.torch.dtypes import CARRIED, SIGN_BIT, carried, cast, literal, put_back
+from eindecomp.kernels.torch.tensors import CARRIED, SIGN_BIT, carried, cast, literal, put_back
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 
@@ -58,18 +58,9 @@ def _as_tensors(args: Sequence[Any], of: torch.dtype, device: torch.device) -> l
 def _where(test: Any, x: Any, y: Any, *, device: torch.device) -> Tensor:
     [test] = _as_tensors([test], torch.bool, device)
     types = [z.dtype for z in (x, y) if isinstance(z, Tensor)]
-    of = types[0] if types else _type_of_number(x, y)
+    of = types[0] if types else torch.from_numpy(np.array([x, y])).dtype
     x, y = _as_tensors([x, y], of, device)
     return put_back(torch.where(test, carried(x), carried(y)), of)
-
-
-def _type_of_number(*numbers: Any) -> torch.dtype:
-    """The type in which NumPy computes Python's numbers."""
-    if any(isinstance(x, complex) for x in numbers):
-        return torch.complex128
-    if any(isinstance(x, float) for x in numbers):
-        return torch.float64
-    return torch.bool if all(isinstance(x, bool) for x in numbers) else torch.int64
 
 
 def _ring(function: Function) -> Function:
@@ -120,12 +111,12 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point():
-        return _remainder_floats(x, y)
-    if x.dtype in CARRIED:
-        over, by = carried(x), carried(y)
-        return put_back(torch.where(by == 0, 0, over - _quotient(x, y) * by), x.dtype)
-    trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
-    return torch.where(trap, 0, torch.remainder(x, torch.where(trap, 1, y)))
+        rest = _rest(x, y)
+        found = torch.where((rest < 0) != (y < 0), rest + y, rest)
+        return torch.where(rest == 0, torch.copysign(rest, y), found)
+    over, by = carried(x), carried(y)
+    found = over - carried(_floor_divide(x, y)) * by
+    return put_back(torch.where(by == 0, 0, found), x.dtype)
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
@@ -154,12 +145,6 @@ def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
 def _rest(x: Tensor, y: Tensor) -> Tensor:
     """What C calls fmod, in float64: on some CPUs torch gives up where a quotient is large."""
     return torch.fmod(x.to(torch.float64), y.to(torch.float64)).to(x.dtype)
-
-
-def _remainder_floats(x: Tensor, y: Tensor) -> Tensor:
-    rest = _rest(x, y)
-    found = torch.where((rest < 0) != (y < 0), rest + y, rest)
-    return torch.where(rest == 0, torch.copysign(rest, y), found)
 
 
 def _divide(x: Any, y: Any) -> Tensor:
@@ -202,12 +187,6 @@ def _absolute(x: Tensor) -> Tensor:
     return torch.abs(x) if x.is_complex() or x.dtype.is_signed else x
 
 
-def _sign(x: Tensor) -> Tensor:
-    if x.dtype in CARRIED:
-        return put_back((carried(x) != 0).to(torch.int64), x.dtype)
-    return torch.where(x != x, x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
-
-
 def _imaginary(x: Tensor) -> Tensor:
     return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
 
@@ -219,6 +198,12 @@ def _relu(x: Tensor) -> Tensor:
 def _gelu(x: Tensor) -> Tensor:
     """x Φ(x), exact in the tail, where 1 + erf would cancel."""
     return x * (0.5 * torch.erfc(x * -math.sqrt(0.5)))
+
+
+def _sign(x: Tensor) -> Tensor:
+    if x.dtype in CARRIED:
+        return put_back((carried(x) != 0).to(torch.int64), x.dtype)
+    return torch.where(x != x, x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
 
 
 _TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", "lt", "le", "gt", "ge", "eq", "ne"})

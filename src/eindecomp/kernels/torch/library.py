@@ -12,11 +12,10 @@ from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.kernels.tile_arrays import lent_sizes
-from eindecomp.kernels.torch.dtypes import as_tensor, cast, torch_type
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.moves import move_kernel
-from eindecomp.kernels.torch.views import aligned, expanded
+from eindecomp.kernels.torch.kernel import move_kernel
+from eindecomp.kernels.torch.tensors import aligned, as_tensor, cast, expanded, torch_type
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import BFLOAT16, INT64
 from eindecomp.lang.einsum import EinSum
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
-    Range = tuple[int, int]
+    Box = Sequence[tuple[int, int]]
+    Types = Mapping[str, DType]
 
 
 class TorchLibrary:
@@ -66,13 +66,7 @@ class TorchLibrary:
         """A new tensor, of any contents."""
         return torch.empty(tuple(shape), dtype=torch_type(dtype), device=self.device)
 
-    def filled(
-        self,
-        op: Fill,
-        box: Sequence[Range],
-        scalars: Mapping[str, object],
-        types: Mapping[str, DType],
-    ) -> Tensor:
+    def filled(self, op: Fill, box: Box, scalars: Mapping[str, object], types: Types) -> Tensor:
         """A box of a fill's tensor, in the type of its vertex; it may be a view of less.
 
         Along each dimension it has the indices from low to high.
@@ -87,12 +81,7 @@ class TorchLibrary:
         return expanded(found, [high - low for low, high in box])
 
     def fill(
-        self,
-        op: Fill,
-        out: Tensor,
-        box: Sequence[Range],
-        scalars: Mapping[str, object],
-        types: Mapping[str, DType],
+        self, op: Fill, out: Tensor, box: Box, scalars: Mapping[str, object], types: Types
     ) -> None:
         """Make a box of a fill's tensor."""
         out.copy_(self.filled(op, box, scalars, types))

@@ -15,7 +15,7 @@ before anything runs; sizes are all that is needed for it.
 | stream | a queue whose actions are carried out one by one: compute, to GPU, to host, disk |
 | wait | an action of another stream that must have ended before this one begins |
 
-`make.make_schedule` is the way in: `place` gives windows, `issue` turns them into actions, `waits`
-finds what these wait for, and `residents` tries which tensors to keep, by what `simulate` predicts.
-`check` verifies a schedule without knowing how it was made.
+`make.make_schedule` is the way in: it tries which tensors to keep, by what `schedule.simulate`
+predicts. `place` gives windows, and `issue` turns them into actions that wait for each other.
+`verify` checks a schedule without knowing how it was made.
 """

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.issue import issue
-from eindecomp.tra.paging.place import place
-from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, simulate
+from eindecomp.tra.paging.place import Placer
+from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, predicted_seconds
 from eindecomp.tra.paging.workload import Begins, Staging
 from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from eindecomp.tra.paging.schedule import Schedule
     from eindecomp.tra.paging.workload import Links, Workload
 
 
@@ -80,9 +79,10 @@ def make_schedule(
     arena = min(arena, sum(sizes))
 
     def make(resident: Sequence[int]) -> Schedule:
-        at = _side_by_side(sizes, resident)
-        placement = place(workload, sizes, arena, at, links)
-        actions = issue(workload, placement, arena, staging)
+        ends = accumulate((sizes[number] for number in resident), initial=0)
+        at = dict(zip(resident, ends, strict=False))  # side by side
+        placement = Placer(workload, sizes, arena, at, links).place()
+        actions = issue(workload, placement, staging)
         windows = tuple(Window(*window) for window in at.items())
         return Schedule(workload, arena, staging, windows, actions)
 
@@ -90,7 +90,7 @@ def make_schedule(
         resident = tuple(dict.fromkeys(resident))
         _refuse(workload, sizes, arena, resident)
     found = fastest(make, sizes, links) if resident is None else make(resident)
-    return replace(found, seconds=simulate(found, links).seconds)
+    return replace(found, seconds=predicted_seconds(found, links))
 
 
 def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequence[int]) -> None:
@@ -103,12 +103,6 @@ def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequ
     task, needed = largest_task(workload, sizes, resident)
     if needed > available:
         raise ArenaTooSmallError(task, needed, available)
-
-
-def _side_by_side(sizes: Sequence[int], resident: Sequence[int]) -> dict[int, int]:
-    """The offsets of the resident tensors, from the arena's beginning."""
-    ends = accumulate((sizes[number] for number in resident), initial=0)
-    return dict(zip(resident, ends, strict=False))
 
 
 T = TypeVar("T")
@@ -128,78 +122,56 @@ def fastest(
     make: Callable[[tuple[int, ...]], Schedule], sizes: Sequence[int], links: Links
 ) -> Schedule:
     """The schedule with the fastest predicted run, of those that `make` gives for some tensors."""
-    trials = _Trials(make, sizes, links, make(()))
-    for order in list(_orders(trials.best)):
-        trials.try_order(order)
-    return trials.best
+    best = make(())
+    workload, arena = best.workload, best.arena
+    seconds: dict[tuple[int, ...], float] = {(): predicted_seconds(best, links)}
+    size = len(workload.tasks) + len(workload.tensors)
+    left = max(4, min(24, WORK // (size + 1)))  # how many more are tried
 
+    def tried(order: Sequence[int], amount: int) -> float:
+        """How long a run takes; infinitely long where it is no use to know it."""
+        nonlocal best, left
+        chosen, least = fitting(workload, sizes, arena, order, amount), min(seconds.values())
+        if chosen not in seconds:
+            if left == 0 or _least_seconds(workload, links, {*chosen}) > (1 - GAIN) * least:
+                return inf
+            left -= 1
+            schedule = make(chosen)
+            seconds[chosen] = predicted_seconds(schedule, links)
+            if seconds[chosen] < least:
+                best = schedule
+        return seconds[chosen]
 
-class _Trials:
-    """What has been tried, and the best of it."""
-
-    def __init__(
-        self,
-        make: Callable[[tuple[int, ...]], Schedule],
-        sizes: Sequence[int],
-        links: Links,
-        first: Schedule,
-    ) -> None:
-        self.make = make
-        self.sizes = sizes
-        self.links = links
-        self.best = first
-        self.least = simulate(first, links).seconds
-        self.scores: dict[tuple[int, ...], float] = {(): self.least}
-        size = len(first.workload.tasks) + len(first.workload.tensors)
-        self.left = max(4, min(24, WORK // (size + 1)))
-        """How many more are tried."""
-
-    def try_order(self, order: Sequence[int]) -> None:
-        """Keep the first of an order, by steps of the arena, then by smaller ones near the best."""
-        arena = self.best.arena
+    for order in list(_orders(best)):
+        # The first of an order stay, by steps of the arena, then by smaller ones near the best.
         step = max(1, arena // STEPS)
-        scores = {amount: self._try(order, amount) for amount in range(arena, 0, -step)}
+        scores = {amount: tried(order, amount) for amount in range(arena, 0, -step)}
         for _ in range(REFINEMENTS):
             step //= 2
             middle = min(scores, key=lambda amount: scores[amount])
             for amount in (middle + step, middle - step):
                 if 0 < amount <= arena:
-                    scores[amount] = self._try(order, amount)
+                    scores[amount] = tried(order, amount)
+    return best
 
-    def _try(self, order: Sequence[int], amount: int) -> float:
-        """How long a run takes; infinitely long where it is no use to know it."""
-        chosen = fitting(self.best.workload, self.sizes, self.best.arena, order, amount)
-        if chosen not in self.scores:
-            if self.left == 0 or self._bound(set(chosen)) > (1 - GAIN) * self.least:
-                return inf
-            self.left -= 1
-            schedule = self.make(chosen)
-            self.scores[chosen] = seconds = simulate(schedule, self.links).seconds
-            if seconds < self.least:
-                self.best, self.least = schedule, seconds
-        return self.scores[chosen]
 
-    def _bound(self, resident: set[int]) -> float:
-        """No run takes less: all tasks compute, and all else comes and goes once."""
-        workload = self.best.workload
-        absent = [
-            tensor
-            for tensor in workload.tensors
-            if not tensor.made and workload.uses[tensor.number] and tensor.number not in resident
-        ]
-        kept = {workload.tensors[number].renewed_by for number in resident}
-        leaving = [
-            tensor
-            for tensor in workload.tensors
-            if tensor.made and tensor.is_result and tensor.number not in kept
-        ]
-        on_disk = sum(tensor.nbytes for tensor in absent if tensor.begins is Begins.DISK)
-        return max(
-            sum(task.seconds for task in workload.tasks),
-            sum(tensor.nbytes for tensor in absent) / self.links.to_gpu,
-            sum(tensor.nbytes for tensor in leaving) / self.links.to_host,
-            on_disk / self.links.from_disk,
-        )
+def _least_seconds(workload: Workload, links: Links, resident: set[int]) -> float:
+    """No run takes less: all tasks compute, and all that is not resident comes and goes once."""
+    tensors = workload.tensors
+    kept = {tensors[number].renewed_by for number in resident}
+    coming = on_disk = leaving = 0
+    for tensor in tensors:
+        if tensor.made and tensor.is_result and tensor.number not in kept:
+            leaving += tensor.nbytes
+        elif not tensor.made and workload.uses[tensor.number] and tensor.number not in resident:
+            coming += tensor.nbytes
+            on_disk += tensor.nbytes if tensor.begins is Begins.DISK else 0
+    return max(
+        sum(task.seconds for task in workload.tasks),
+        coming / links.to_gpu,
+        leaving / links.to_host,
+        on_disk / links.from_disk,
+    )
 
 
 def _orders(schedule: Schedule) -> Iterator[list[int]]:

@@ -8,19 +8,99 @@ is needed again latest, and is cheap to bring back, leaves.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from eindecomp.tra.paging.arena import START, Arena, ArenaPart, cheapest
 from eindecomp.tra.paging.workload import Begins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from eindecomp.tra.paging.workload import Links, Paged, Workload
+
+START = -1
+"""The task after which everything is free that no task has used yet."""
+
+
+class ArenaPart(NamedTuple):
+    """A piece of the arena: a hole, or a tensor's window."""
+
+    start: int
+    end: int
+    since: int
+    """The last task that uses it."""
+    price: float = 0.0
+    """What it costs to have it free: nothing for a hole, infinity where a tensor must stay."""
+    tensor: int | None = None
+
+
+class Arena:
+    """The holes between the bytes `begin` and `end`, in order.
+
+    Fetches are carried out in the order in which they are asked for. What is free before the last
+    of them can begin is as good as free from then on: `settled` is the task after which that is.
+    """
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.settled = START
+        self._holes = [ArenaPart(begin, end, START)] if begin < end else []
+
+    def release(self, start: int, size: int, since: int) -> None:
+        """A window is free when a task has ended."""
+        insort(self._holes, ArenaPart(start, start + size, since))
+
+    def take(self, start: int, size: int) -> None:
+        """Fill a window that is free."""
+        end = start + size
+        left: list[ArenaPart] = []
+        for hole in self._holes:
+            if hole.start < min(hole.end, start):
+                left.append(hole._replace(end=min(hole.end, start)))
+            if max(hole.start, end) < hole.end:
+                left.append(hole._replace(start=max(hole.start, end)))
+        self._holes = left
+
+    def settle(self, since: int) -> None:
+        """Nothing counts as free before this task has ended."""
+        self.settled = max(self.settled, since)
+        self._holes = self.holes(self.settled)
+
+    def holes(self, by: int) -> list[ArenaPart]:
+        """All holes, those that are free when task `by` has ended as large as they are then."""
+        found: list[ArenaPart] = []
+        for hole in self._holes:
+            ready = hole._replace(since=max(hole.since, by))
+            if found and found[-1].end == ready.start and found[-1].since == ready.since == by:
+                ready = found.pop()._replace(end=ready.end)
+            found.append(ready)
+        return found
+
+
+def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
+    """The neighbours of least price that have so many bytes together; none if none have.
+
+    `parts` are all of the arena, in order. Of equal ones those are chosen that are free earliest,
+    then those that fit best.
+    """
+    best, chosen = (inf, 0, 0), slice(0)
+    first, price = 0, 0.0
+    for last, part in enumerate(parts):
+        if part.price == inf:
+            first, price = last + 1, 0.0
+            continue
+        price += part.price
+        while part.end - parts[first].end >= size:
+            price -= parts[first].price
+            first += 1
+        room = part.end - parts[first].start
+        if room >= size and price <= best[0]:
+            since = max(each.since for each in parts[first : last + 1])
+            if (price, since, room) < best:
+                best, chosen = (price, since, room), slice(first, last + 1)
+    return parts[chosen]
 
 
 class Clock:
@@ -33,10 +113,6 @@ class Clock:
         """When the tasks so far have ended."""
         self.fetched = 0.0
         self.stored = 0.0
-
-    def fetch(self, seconds: float) -> None:
-        """One more transfer to the GPU."""
-        self.fetched += seconds
 
     def run(self, task: int) -> None:
         """The next task runs."""
@@ -75,27 +151,12 @@ class Placement:
     """For every task where its tensors lie."""
 
 
-def place(
-    workload: Workload,
-    sizes: Sequence[int],
-    arena: int,
-    resident: Mapping[int, int],
-    links: Links,
-) -> Placement:
-    """Windows for all tasks; `resident` tensors lie below all others, at fixed offsets.
+class Placer:
+    """The arena between two tasks, and what has been decided for the tasks so far.
 
-    Every task's tensors must fit in the arena beside the resident ones. `sizes` are the bytes of
-    the tensors' windows.
+    `resident` tensors lie below all others, at fixed offsets; every task's tensors must fit in the
+    arena beside them. `sizes` are the bytes of the tensors' windows.
     """
-    placer = _Placer(workload, sizes, arena, resident, links)
-    for number, task in enumerate(workload.tasks):
-        kept = placer.placement.renewals.get(number, {})
-        placer.place_task(number, (*task.reads, *kept.values()), task.writes)
-    return placer.placement
-
-
-class _Placer:
-    """The arena between two tasks, and what has been decided for the tasks so far."""
 
     def __init__(
         self,
@@ -105,9 +166,7 @@ class _Placer:
         resident: Mapping[int, int],
         links: Links,
     ) -> None:
-        self.workload = workload
-        self.sizes = sizes
-        self.resident = resident
+        self.workload, self.sizes, self.resident = workload, sizes, resident
         self.arena = Arena(sum(sizes[number] for number in resident), arena)
         self.placement = Placement(resident, workload.renewals(resident))
         self.uses = [*workload.uses]
@@ -127,9 +186,15 @@ class _Placer:
         self.fetch_seconds = [fetch_seconds(tensor, links) for tensor in workload.tensors]
         self.store_seconds = [store_seconds(tensor, links) for tensor in workload.tensors]
 
-    def place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
+    def place(self) -> Placement:
+        """Windows for all tasks."""
+        for number, task in enumerate(self.workload.tasks):
+            kept = self.placement.renewals.get(number, {})
+            self._place_task(number, (*task.reads, *kept.values()), task.writes)
+        return self.placement
+
+    def _place_task(self, task: int, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Give a task's tensors windows; afterwards let go of those that are not used again."""
-        self.arena.begin(task)
         own = [number for number in dict.fromkeys((*reads, *writes)) if number not in self.resident]
         arrivals = self._arrive(task, own, writes)
         if arrivals is None or not self._make_room(task, own, writes):
@@ -153,55 +218,40 @@ class _Placer:
 
     def _free_early(self, task: int, size: int, own: Collection[int]) -> int | None:
         """The offset of a window for a fetch, which may begin when `arena.settled` has ended."""
-        offset = self.arena.earliest(size)
-        if offset is not None:
-            return offset
-        chosen = self._evict(task, size, own)
+        chosen = self._freed(task, size, own, self.arena.settled)
         if not chosen:
             return None
         self.arena.settle(max(part.since for part in chosen))
         return chosen[0].start
 
-    def _fetch(self, task: int, number: int, offset: int) -> Arrival:
-        """Put a tensor in a free window; what a task has made comes back after it is stored."""
-        if number in self.placement.stores:
-            self.arena.settle(self.uses[number][0])
-        self._enter(number, offset)
-        self.clock.fetch(self.fetch_seconds[number])
-        return Arrival(number, offset, min(self.arena.settled, task - 1))
-
     def _make_room(self, task: int, own: Sequence[int], writes: Sequence[int]) -> bool:
-        """Windows for what a task writes; whether there are any."""
+        """Windows for what a task writes; whether there are any.
+
+        They are at the upper ends of holes, and what is fetched at the lower ones, so that small
+        results do not lie between large weights.
+        """
         for number in sorted(writes, key=lambda number: -self.sizes[number]):
-            offset = self.arena.tightest(self.sizes[number])
-            if offset is None:
-                chosen = self._evict(task, self.sizes[number], own)
-                if not chosen:
-                    return False
-                offset = chosen[0].start
-            self._enter(number, offset)
+            chosen = self._freed(task, self.sizes[number], own, task - 1)
+            if not chosen:
+                return False
+            self._enter(number, chosen[-1].end - self.sizes[number])
         return True
 
-    def _enter(self, number: int, offset: int) -> None:
-        self.arena.take(offset, self.sizes[number])
-        self.at[number] = offset
+    def _freed(self, task: int, size: int, own: Collection[int], by: int) -> Sequence[ArenaPart]:
+        """The window to use: free after task `by` if there is one, else as early as possible.
 
-    def _evict(self, task: int, size: int, own: Collection[int]) -> Sequence[ArenaPart]:
-        """Free the window whose tensors are cheapest to bring back and needed latest."""
-        chosen = cheapest(self._parts(task, own), size)
-        for part in chosen:
-            if part.tensor is not None:
-                self._drop(part.tensor)
-        return chosen
-
-    def _parts(self, task: int, own: Collection[int]) -> list[ArenaPart]:
-        """All of the arena, piece by piece, with what it costs to have it free."""
-        parts = [ArenaPart(start, end, since, 0.0) for start, end, since in self.arena.holes()]
+        Where none is free, those tensors leave that are cheapest to bring back and needed latest.
+        """
+        parts = self.arena.holes(by)
         for number, offset in self.at.items():
             price = inf if number in own else self._price(task, number)
             end = offset + self.sizes[number]
             parts.append(ArenaPart(offset, end, self.free_by[number], price, number))
-        return sorted(parts)
+        chosen = cheapest(sorted(parts), size)
+        for part in chosen:
+            if part.tensor is not None:
+                self._drop(part.tensor)
+        return chosen
 
     def _price(self, task: int, number: int) -> float:
         """What it costs that a tensor leaves, the less the longer its room can be used."""
@@ -209,6 +259,18 @@ class _Placer:
         if number not in self.placement.stores:
             seconds += self.store_seconds[number]
         return seconds / (self.uses[number][self.used[number]] - task)
+
+    def _fetch(self, task: int, number: int, offset: int) -> Arrival:
+        """Put a tensor in a free window; what a task has made comes back after it is stored."""
+        if number in self.placement.stores:
+            self.arena.settle(self.uses[number][0])
+        self._enter(number, offset)
+        self.clock.fetched += self.fetch_seconds[number]
+        return Arrival(number, offset, min(self.arena.settled, task - 1))
+
+    def _enter(self, number: int, offset: int) -> None:
+        self.arena.take(offset, self.sizes[number])
+        self.at[number] = offset
 
     def _pack(self, task: int, own: Sequence[int], writes: Sequence[int]) -> list[Arrival]:
         """Lay a task's tensors side by side, where free bytes are enough but lie scattered.
@@ -238,13 +300,11 @@ class _Placer:
         for number in own:
             self.used[number] += 1
             self.free_by[number] = max(self.free_by[number], task)
-            if number in writes and self._ends_on_host(number):
+            is_result = self.workload.tensors[number].is_result
+            if number in writes and is_result and number not in self.kept:
                 self._store(number, self.at[number])
             if self.used[number] == len(self.uses[number]):
                 self.arena.release(self.at.pop(number), self.sizes[number], self.free_by[number])
-
-    def _ends_on_host(self, number: int) -> bool:
-        return self.workload.tensors[number].is_result and number not in self.kept
 
     def _drop(self, number: int) -> None:
         """A tensor leaves its window; if a task has made it, it is on the host by then."""

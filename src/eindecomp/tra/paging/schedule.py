@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
@@ -84,6 +84,68 @@ class Keep:
 Action = Stage | Fetch | Execute | Store | Keep
 
 
+class Access(NamedTuple):
+    """Bytes `start` to `stop` of a tensor that an action reads or writes in some memory."""
+
+    memory: str
+    """The arena, a block, or the tensor's own memory on the host or its file."""
+    tensor: int
+    offset: int
+    """Where in the memory byte 0 of the tensor is, or would be."""
+    start: int
+    stop: int
+    writes: bool
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it touches."""
+        return self.stop - self.start
+
+    @property
+    def begin(self) -> int:
+        """The first byte of the memory that it touches."""
+        return self.offset + self.start
+
+    @property
+    def end(self) -> int:
+        """The end of what it touches."""
+        return self.offset + self.stop
+
+    def __str__(self) -> str:
+        return f"{self.memory}@{self.begin:,}"
+
+
+ARENA = "arena"
+
+
+def accesses(workload: Workload, action: Action) -> list[Access]:
+    """The memory that an action reads, then what it writes."""
+    if isinstance(action, Execute):
+        task = workload.tasks[action.task]
+        return [
+            Access(ARENA, tensor, offset, 0, workload.tensors[tensor].nbytes, writes)
+            for used, offsets, writes in (
+                (task.reads, action.reads, False),
+                (task.writes, action.writes, True),
+            )
+            for tensor, offset in zip(used, offsets, strict=True)
+        ]
+    start, host = 0, (f"host {action.tensor}", 0)
+    match action:
+        case Stage(start=start, block=block):
+            places = (f"disk {action.tensor}", 0), (f"block {block}", -start)
+        case Fetch(start=start, block=block, offset=offset):
+            places = host if block is None else (f"block {block}", -start), (ARENA, offset)
+        case Store(offset=offset):
+            places = (ARENA, offset), host
+        case Keep(offset=offset, into=into):
+            places = (ARENA, offset), (ARENA, into)
+    return [
+        Access(memory, action.tensor, offset, start, start + action.nbytes, writes)
+        for (memory, offset), writes in zip(places, (False, True), strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Where a tensor lies in the arena."""
@@ -149,35 +211,18 @@ class Schedule:
             tensor = self.workload.tensors[window.tensor]
             yield "", "", "stay", tensor.name, f"@{window.offset:,}", f"{tensor.nbytes:,}", ""
         for place, action in enumerate(self.actions):
+            on = self.workload.tasks if isinstance(action, Execute) else self.workload.tensors
+            number = action.task if isinstance(action, Execute) else action.tensor
+            touched = accesses(self.workload, action)
+            reads, writes = (
+                " ".join(str(access) for access in touched if access.writes == writes)
+                for writes in (False, True)
+            )
+            nbytes = "" if isinstance(action, Execute) else f"{action.nbytes:,}"
             waits = " ".join(map(str, action.waits))
             kind = type(action).__name__.lower()
-            yield str(place), action.stream, kind, *self._cells(action), waits
-
-    def _cells(self, action: Action) -> tuple[str, str, str]:
-        """On what an action is, where, and how many bytes it moves."""
-        if isinstance(action, Execute):
-            task = self.workload.tasks[action.task]
-            reads, writes = (
-                " ".join(
-                    f"{self.workload.tensors[number].name}@{offset:,}"
-                    for number, offset in zip(numbers, offsets, strict=True)
-                )
-                for numbers, offsets in ((task.reads, action.reads), (task.writes, action.writes))
-            )
-            return task.name, f"{reads} -> {writes}", ""
-        tensor = self.workload.tensors[action.tensor]
-        size = f"{action.nbytes:,}"
-        match action:
-            case Stage(block=block):
-                return tensor.name, f"block {block}", size
-            case Fetch(offset=offset, start=start, block=block):
-                source = "" if block is None else f"block {block} -> "
-                return tensor.name, f"{source}@{offset + start:,}", size
-            case Store(offset=offset):
-                return tensor.name, f"@{offset:,}", size
-            case Keep(offset=offset, renews=renews, into=into):
-                old = self.workload.tensors[renews].name
-                return tensor.name, f"@{offset:,} -> {old}@{into:,}", size
+            where = f"{reads} -> {writes}"
+            yield str(place), action.stream, kind, on[number].name, where, nbytes, waits
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
@@ -189,68 +234,27 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-_LINK = {TO_GPU, TO_HOST}
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """From when to when an action is carried out."""
 
-    action: int
-    name: str
     begin: float
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """How long a run takes, and what its streams do meanwhile."""
-
-    seconds: float
-    spans: dict[str, tuple[Span, ...]]
-    """By stream, in order."""
-
-    def busy(self, stream: str) -> float:
-        """For how many seconds a stream does something."""
-        return sum(span.end - span.begin for span in self.spans[stream])
-
-    def __str__(self) -> str:
-        busy = ", ".join(f"{stream} {self.busy(stream):.6f} s" for stream in self.spans)
-        return f"{self.seconds:.6f} s; busy: {busy}"
+def simulate(schedule: Schedule, links: Links) -> list[Span]:
+    """When each action is carried out, which is as soon as all it waits for has ended."""
+    spans: list[Span] = []
+    latest: dict[str, float] = dict.fromkeys(STREAMS, 0.0)
+    for action in schedule.actions:
+        begin = max(latest[action.stream], *(spans[wait].end for wait in action.waits), 0.0)
+        latest[action.stream] = begin + _seconds(schedule, action, links)
+        spans.append(Span(begin, latest[action.stream]))
+    return spans
 
 
-def simulate(schedule: Schedule, links: Links) -> Timeline:
-    """Carry out a schedule's actions in their streams, each when all it waits for has ended."""
-    waiting: dict[str, deque[int]] = {stream: deque() for stream in STREAMS}
-    for number, action in enumerate(schedule.actions):
-        waiting[action.stream].append(number)
-    spans: dict[str, list[Span]] = {stream: [] for stream in STREAMS}
-    begun: dict[str, tuple[int, float]] = {}
-    until: dict[str, float] = {}
-    ended = [False] * len(schedule.actions)
-    now, stretch = 0.0, 1.0
-    while True:
-        for stream, queue in waiting.items():
-            if queue and stream not in begun:
-                action = schedule.actions[queue[0]]
-                if all(ended[wait] for wait in action.waits):
-                    begun[stream] = queue.popleft(), now
-                    slower = stretch if stream in _LINK else 1.0
-                    until[stream] = now + slower * _seconds(schedule, action, links)
-        wanted = 1 / links.both if begun.keys() >= _LINK else 1.0
-        if wanted != stretch:  # both directions carry from now on, or no longer
-            for stream in _LINK & begun.keys():
-                until[stream] = now + (until[stream] - now) * wanted / stretch
-            stretch = wanted
-        if not begun:
-            break
-        stream = min(until, key=lambda stream: until[stream])
-        now = until.pop(stream)
-        number, begin = begun.pop(stream)
-        ended[number] = True
-        name = _name(schedule, schedule.actions[number])
-        spans[stream].append(Span(number, name, begin, now))
-    return Timeline(now, {stream: tuple(found) for stream, found in spans.items()})
+def predicted_seconds(schedule: Schedule, links: Links) -> float:
+    """How long a run of a schedule takes."""
+    return max((span.end for span in simulate(schedule, links)), default=0.0)
 
 
 def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
@@ -258,16 +262,11 @@ def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
         case Execute(task=task):
             return schedule.workload.tasks[task].seconds
         case Fetch():
-            return links.latency + action.nbytes / links.to_gpu
+            pace = links.to_gpu
         case Store():
-            return links.latency + action.nbytes / links.to_host
+            pace = links.to_host
         case Stage():
-            return links.latency + action.nbytes / links.from_disk
+            pace = links.from_disk
         case Keep():
-            return links.latency + action.nbytes / links.within_gpu
-
-
-def _name(schedule: Schedule, action: Action) -> str:
-    if isinstance(action, Execute):
-        return schedule.workload.tasks[action.task].name
-    return schedule.workload.tensors[action.tensor].name
+            pace = links.within_gpu
+    return links.latency + action.nbytes / pace

@@ -7,43 +7,34 @@ leave the same contents everywhere, so that it is enough to carry out one of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
-from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Stage, Store
-from eindecomp.tra.paging.workload import Begins
+from eindecomp.tra.paging.schedule import ARENA, Access, Execute, Stage, accesses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eindecomp.tra.paging.schedule import Action, Schedule
-    from eindecomp.tra.paging.workload import Workload
+
+    Touched = Sequence[Sequence[Access]]
+    """What each action touches."""
 
 
 class ScheduleError(PlanError):
     """A schedule would not compute what its workload says."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    """An action reads or writes a part of some memory."""
-
-    action: int
-    memory: str
-    start: int
-    end: int
-    writes: bool
-
-
 def verify(schedule: Schedule) -> None:
     """Raise an error unless every task finds what it reads, in every order that waits allow."""
-    _check_form(schedule)
-    _check_races(schedule)
-    _check_contents(schedule)
+    touched = [accesses(schedule.workload, action) for action in schedule.actions]
+    _check_form(schedule, touched)
+    _check_races(schedule, touched)
+    _check_contents(schedule, touched)
 
 
-def _check_form(schedule: Schedule) -> None:
+def _check_form(schedule: Schedule, touched: Touched) -> None:
     """Everything in its bounds: waits come before, windows in the arena, blocks in the ring."""
     tasks = [action.task for action in schedule.actions if isinstance(action, Execute)]
     if tasks != list(range(len(schedule.workload.tasks))):
@@ -51,61 +42,33 @@ def _check_form(schedule: Schedule) -> None:
     for number, action in enumerate(schedule.actions):
         if any(not 0 <= wait < number for wait in action.waits):
             raise ScheduleError(f"action {number} waits for {action.waits}: not all before it")
-        for access in _accesses(schedule, number, action):
-            limit = schedule.arena if access.memory == "arena" else schedule.staging.block
-            if access.memory.startswith("host"):
-                continue
-            if access.start < 0 or access.end > limit:
-                raise ScheduleError(
-                    f"action {number} touches bytes {access.start} to {access.end} of "
-                    f"{access.memory}, which has {limit}"
-                )
         if isinstance(action, Stage) and not 0 <= action.block < schedule.staging.blocks:
             raise ScheduleError(f"action {number} reads into block {action.block}")
-
-
-def _accesses(schedule: Schedule, number: int, action: Action) -> Iterator[_Access]:
-    """The memory that an action touches."""
-    match action:
-        case Stage(block=block, nbytes=nbytes):
-            yield _Access(number, f"block {block}", 0, nbytes, True)
-        case Fetch(tensor=tensor, nbytes=nbytes, block=block):
-            start = action.offset + action.start
-            yield _Access(number, "arena", start, start + nbytes, True)
-            source = f"host {tensor}" if block is None else f"block {block}"
-            yield _Access(number, source, 0, nbytes, False)
-        case Store(tensor=tensor, offset=offset, nbytes=nbytes):
-            yield _Access(number, "arena", offset, offset + nbytes, False)
-            yield _Access(number, f"host {tensor}", 0, nbytes, True)
-        case Keep(offset=offset, nbytes=nbytes, into=into):
-            yield _Access(number, "arena", offset, offset + nbytes, False)
-            yield _Access(number, "arena", into, into + nbytes, True)
-        case Execute():
-            task = schedule.workload.tasks[action.task]
-            for used, offsets, writes in (
-                (task.reads, action.reads, False),
-                (task.writes, action.writes, True),
-            ):
-                for tensor, offset in zip(used, offsets, strict=True):
-                    nbytes = schedule.workload.tensors[tensor].nbytes
-                    yield _Access(number, "arena", offset, offset + nbytes, writes)
-
-
-def _check_races(schedule: Schedule) -> None:
-    before = _before(schedule.actions)
-    memories: dict[str, list[_Access]] = {}
-    for number, action in enumerate(schedule.actions):
-        for access in _accesses(schedule, number, action):
-            memories.setdefault(access.memory, []).append(access)
-    for accesses in memories.values():
-        for one, other in _overlapping(accesses):
-            if not (one.writes or other.writes):
-                continue
-            first, last = sorted((one.action, other.action))
-            if first == last or not before[last] >> first & 1:
+        for access in touched[number]:
+            limit = {ARENA: schedule.arena, "block": schedule.staging.block}
+            most = limit.get(access.memory.split()[0], access.end)
+            if access.begin < 0 or access.end > most:
                 raise ScheduleError(
-                    f"actions {first} and {last} race for {one.memory}: "
-                    f"{schedule.actions[first]}, {schedule.actions[last]}"
+                    f"action {number} touches bytes {access.begin} to {access.end} of "
+                    f"{access.memory}, which has {most}"
+                )
+
+
+def _check_races(schedule: Schedule, touched: Touched) -> None:
+    before = _before(schedule.actions)
+    memories: dict[str, list[tuple[int, Access]]] = defaultdict(list)
+    for number, own in enumerate(touched):
+        for access in own:
+            memories[access.memory].append((number, access))
+    for found in memories.values():
+        for (one, first), (other, second) in _overlapping(found):
+            if not (first.writes or second.writes):
+                continue
+            low, high = sorted((one, other))
+            if low == high or not before[high] >> low & 1:
+                raise ScheduleError(
+                    f"actions {low} and {high} race for {first.memory}: "
+                    f"{schedule.actions[low]}, {schedule.actions[high]}"
                 )
 
 
@@ -123,121 +86,78 @@ def _before(actions: Sequence[Action]) -> list[int]:
     return before
 
 
-def _overlapping(accesses: list[_Access]) -> Iterator[tuple[_Access, _Access]]:
+def _overlapping(
+    touched: Sequence[tuple[int, Access]],
+) -> Iterator[tuple[tuple[int, Access], tuple[int, Access]]]:
     """All pairs that share a byte."""
-    open_: list[_Access] = []
-    for access in sorted(accesses, key=lambda access: access.start):
-        if access.start == access.end:
-            continue
-        open_ = [other for other in open_ if other.end > access.start]
-        yield from ((other, access) for other in open_)
-        open_.append(access)
+    open_: list[tuple[int, Access]] = []
+    for each in sorted(touched, key=lambda each: each[1].begin):
+        if each[1].nbytes:
+            open_ = [other for other in open_ if other[1].end > each[1].begin]
+            yield from ((other, each) for other in open_)
+            open_.append(each)
 
 
-def _check_contents(schedule: Schedule) -> None:
-    contents = _Contents(schedule.workload)
-    for window in schedule.resident:
-        tensor = schedule.workload.tensors[window.tensor]
-        if not tensor.may_stay:
-            raise ScheduleError(f"{tensor.name} is resident, but differs from run to run")
-        if not 0 <= window.offset <= schedule.arena - tensor.nbytes:
-            raise ScheduleError(f"{tensor.name} is resident outside of the arena")
-        contents.write(window.tensor, window.offset, 0, tensor.nbytes)
-    for number, action in enumerate(schedule.actions):
-        if problem := contents.carry_out(action):
-            raise ScheduleError(f"action {number}: {problem}")
+def _check_contents(schedule: Schedule, touched: Touched) -> None:
+    """Carry out all actions, and look whether what each reads is there."""
+    contents, tensors = _Contents(schedule), schedule.workload.tensors
+    for number, own in enumerate(touched):
+        for access in own:
+            if not access.writes and not contents.has(access):
+                name = tensors[access.tensor].name
+                raise ScheduleError(f"action {number} does not find {name} at {access}")
+        for access in own:
+            if access.writes:
+                contents.write(access)
     renewed = schedule.renewed
     for window in schedule.resident:
         number = renewed.get(window.tensor, window.tensor)
-        if not contents.holds(number, window.offset):
-            name = schedule.workload.tensors[number].name
-            raise ScheduleError(f"{name} is not in its window when the run has ended")
-    if missing := contents.missing_on_host(renewed.values()):
-        raise ScheduleError(f"{', '.join(missing)} must end on the host")
+        if not contents.has(contents.whole(ARENA, number, window.offset)):
+            raise ScheduleError(f"{tensors[number].name} is not in its window after the run")
+    for tensor in tensors:
+        must = tensor.made and tensor.is_result and tensor.number not in renewed.values()
+        if must and not contents.has(contents.whole(f"host {tensor.number}", tensor.number)):
+            raise ScheduleError(f"{tensor.name} must end on the host")
 
 
-@dataclass
 class _Contents:
-    """Parts of tensors in the arena, in staging blocks, and made tensors on the host."""
+    """What lies in each memory: parts of tensors that do not overlap."""
 
-    workload: Workload
-    arena: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
-    """Start, end, the tensor, and where its window begins; no two overlap."""
-    blocks: dict[int, tuple[int, int, int]] = field(default_factory=dict[int, tuple[int, int, int]])
-    """The tensor, the start and the bytes that a block holds."""
-    copies: set[int] = field(default_factory=set[int])
+    def __init__(self, schedule: Schedule) -> None:
+        """Before a run: what is on the host and in files, and what is resident."""
+        self._tensors = schedule.workload.tensors
+        self._memories: dict[str, list[Access]] = defaultdict(list)
+        for tensor in self._tensors:
+            if not tensor.made:
+                self.write(self.whole(f"{tensor.begins.value} {tensor.number}", tensor.number))
+        for window in schedule.resident:
+            tensor = self._tensors[window.tensor]
+            if not tensor.may_stay:
+                raise ScheduleError(f"{tensor.name} is resident, but differs from run to run")
+            if not 0 <= window.offset <= schedule.arena - tensor.nbytes:
+                raise ScheduleError(f"{tensor.name} is resident outside of the arena")
+            self.write(self.whole(ARENA, window.tensor, window.offset))
 
-    def carry_out(self, action: Action) -> str:
-        """Change the contents as an action does; says what it does not find, if anything."""
-        match action:
-            case Stage():
-                if self._begins(action.tensor) is not Begins.DISK:
-                    return f"{self._name(action.tensor)} is not on disk"
-                self.blocks[action.block] = action.tensor, action.start, action.nbytes
-            case Fetch(tensor=tensor, start=start, nbytes=nbytes):
-                if not self._has_source(action):
-                    return f"{self._name(tensor)} is not where it is fetched from"
-                self.write(tensor, action.offset, start, nbytes)
-            case Store():
-                if not self.holds(action.tensor, action.offset):
-                    return f"{self._name(action.tensor)} is not where it is stored from"
-                self.copies.add(action.tensor)
-            case Keep():
-                return self._keep(action)
-            case Execute():
-                return self._run(action)
-        return ""
+    def whole(self, memory: str, number: int, offset: int = 0) -> Access:
+        """All of a tensor, in a memory."""
+        return Access(memory, number, offset, 0, self._tensors[number].nbytes, True)
 
-    def _keep(self, action: Keep) -> str:
-        tensor = action.tensor
-        if not self.holds(tensor, action.offset):
-            return f"{self._name(tensor)} is not where it is kept from"
-        if self.workload.tensors[action.renews].renewed_by != tensor:
-            return f"{self._name(tensor)} does not renew {self._name(action.renews)}"
-        self.write(tensor, action.into, 0, action.nbytes)
-        return ""
+    def write(self, new: Access) -> None:
+        """A part of a tensor comes to its place, over whatever was there."""
+        kept: list[Access] = []
+        for old in self._memories[new.memory]:
+            low, high = new.begin - old.offset, new.end - old.offset
+            if old.start < min(old.stop, low):
+                kept.append(old._replace(stop=min(old.stop, low)))
+            if max(old.start, high) < old.stop:
+                kept.append(old._replace(start=max(old.start, high)))
+        self._memories[new.memory] = [*kept, new]
 
-    def _run(self, action: Execute) -> str:
-        task = self.workload.tasks[action.task]
-        for tensor, offset in zip(task.reads, action.reads, strict=True):
-            if not self.holds(tensor, offset):
-                return f"{self._name(tensor)} is not where {task.name} reads it"
-        for tensor, offset in zip(task.writes, action.writes, strict=True):
-            self.write(tensor, offset, 0, self.workload.tensors[tensor].nbytes)
-        return ""
-
-    def write(self, tensor: int, offset: int, start: int, nbytes: int) -> None:
-        """A part of a tensor comes to its window, over whatever was there."""
-        low, high = offset + start, offset + start + nbytes
-        kept: list[tuple[int, int, int, int]] = []
-        for begin, end, other, base in self.arena:
-            if begin < min(end, low):
-                kept.append((begin, min(end, low), other, base))
-            if max(begin, high) < end:
-                kept.append((max(begin, high), end, other, base))
-        self.arena = [*kept, (low, high, tensor, offset)]
-
-    def holds(self, tensor: int, offset: int) -> bool:
-        """Whether all bytes of a tensor are in a window."""
-        there = sum(end - begin for begin, end, *what in self.arena if what == [tensor, offset])
-        return there == self.workload.tensors[tensor].nbytes
-
-    def missing_on_host(self, kept: Collection[int]) -> list[str]:
-        """The names of the tensors that are not on the host but must be, unless they are kept."""
-        return [
-            tensor.name
-            for tensor in self.workload.tensors
-            if tensor.made and tensor.is_result and tensor.nbytes
-            if tensor.number not in self.copies and tensor.number not in kept
-        ]
-
-    def _has_source(self, fetch: Fetch) -> bool:
-        if fetch.block is not None:
-            return self.blocks.get(fetch.block) == (fetch.tensor, fetch.start, fetch.nbytes)
-        return self._begins(fetch.tensor) is Begins.HOST or fetch.tensor in self.copies
-
-    def _begins(self, tensor: int) -> Begins:
-        return self.workload.tensors[tensor].begins
-
-    def _name(self, tensor: int) -> str:
-        return self.workload.tensors[tensor].name
+    def has(self, wanted: Access) -> bool:
+        """Whether all these bytes of a tensor are in their place."""
+        there = sum(
+            max(0, min(part.stop, wanted.stop) - max(part.start, wanted.start))
+            for part in self._memories[wanted.memory]
+            if (part.tensor, part.offset) == (wanted.tensor, wanted.offset)
+        )
+        return there == wanted.nbytes

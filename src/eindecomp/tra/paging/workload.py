@@ -44,10 +44,6 @@ class Paged:
     If this one is resident, the other one is kept in its window and need not end on the host.
     """
 
-    def __post_init__(self) -> None:
-        if self.nbytes < 0:
-            raise PlanError(f"{self.name}: a tensor cannot have {self.nbytes} bytes")
-
     @property
     def made(self) -> bool:
         """Whether a task writes it."""
@@ -165,14 +161,6 @@ class Links:
     latency: float = 0.0
     within_gpu: float = inf
     """From one window of the arena to another."""
-    both: float = 1.0
-    """The share of its speed that each direction between host and GPU keeps while both carry."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.both <= 1:
-            raise PlanError(f"links keep a share of their speed between 0 and 1: {self}")
-        if min(self.to_gpu, self.to_host, self.from_disk, self.within_gpu) <= 0 or self.latency < 0:
-            raise PlanError(f"links need bandwidths above zero and no negative latency: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +170,3 @@ class Staging:
     block: int = 32 << 20
     """The bytes of one block."""
     blocks: int = 8
-
-    def __post_init__(self) -> None:
-        if self.block < 1 or self.blocks < 1:
-            raise PlanError(f"staging needs a block of at least one byte: {self}")
-
-    @property
-    def nbytes(self) -> int:
-        """All bytes of the ring."""
-        return self.block * self.blocks

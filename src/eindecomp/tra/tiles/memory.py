@@ -1,20 +1,27 @@
-"""What the tiles of a program take of a memory, and which of them may share it with inputs."""
+"""What the tiles of a program take of a memory, and orders of operations that take less of it.
+
+`finish_early`: an optimiser's update reads a gradient, a parameter and its state. Where all updates
+come after all gradients, these are held or stored meanwhile; where each follows its gradient, they
+never are. A gradient that only an update reads is computed before others are passed on: what is new
+leaves while they are. `while_there`: regions that read the same inputs follow each other.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
 from eindecomp.tra.program.memory import Peak
-from eindecomp.tra.tiles.ops import Kind
+from eindecomp.tra.tiles.ops import Kind, window_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from eindecomp.tra.tiles.ops import TileOp, TileProgram
-    from eindecomp.tra.tiles.regions import Region
+    from eindecomp.tra.tiles.ops import Region, TileOp, TileProgram
 
 
 def most_held(
@@ -26,10 +33,9 @@ def most_held(
     """
     sizes = [0 if k in uncounted else tile.nbytes for k, tile in enumerate(tiled.tiles)]
     held: dict[int, int] = defaultdict(int)
-    for op in tiled.ops:
-        if op.kind is Kind.LOAD:
-            held[tiled.tiles[op.into].memory] += sizes[op.into]
-    last = {tile: region.number for region in regions for tile in region.reads}
+    for tile in tiled.loads:
+        held[tiled.tiles[tile].memory] += sizes[tile]
+    dropped = dropped_after(tiled, regions)
     most = Peak(max(held.values(), default=0), "")
     for region in regions:
         made = held[region.memory] + sum(sizes[op.into] for op in region.ops)
@@ -37,10 +43,19 @@ def most_held(
             largest = max((op.into for op in region.ops), key=sizes.__getitem__)
             most = Peak(made, tiled.tiles[largest].tensor)
         held[region.memory] += sum(sizes[tile] for tile in region.writes)
-        for tile in region.reads:
-            if last[tile] == region.number and tile not in tiled.kept:
-                held[tiled.tiles[tile].memory] -= sizes[tile]
+        for tile in dropped[region.number]:
+            held[tiled.tiles[tile].memory] -= sizes[tile]
     return most
+
+
+def dropped_after(tiled: TileProgram, regions: Sequence[Region]) -> list[list[int]]:
+    """For each region the tiles that nobody reads after it, and that are not kept."""
+    found: list[list[int]] = [[] for _ in regions]
+    last = {tile: region.number for region in regions for tile in region.reads}
+    for tile, number in last.items():
+        if tile not in tiled.kept:
+            found[number].append(tile)
+    return found
 
 
 def surely_made(tiled: TileProgram, regions: Sequence[Region], fused: bool) -> set[int]:
@@ -52,14 +67,14 @@ def surely_made(tiled: TileProgram, regions: Sequence[Region], fused: bool) -> s
     if fused:
         written = {tile for region in regions for tile in region.writes}
         ops = {tile: op for tile, op in ops.items() if tile in written}
-    return {t for t, op in ops.items() if op.kind is not Kind.FILL and not _is_turned(tiled, op)}
 
+    def is_turned(op: TileOp) -> bool:
+        """Whether an operation may only look at its operand in another way."""
+        vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
+        plain = not isinstance(vertex, EinSum) or isinstance(vertex.join, Arg)
+        return plain and _may_be_view(tiled, op)
 
-def _is_turned(tiled: TileProgram, op: TileOp) -> bool:
-    """Whether an operation may only look at its operand in another way."""
-    vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
-    plain = not isinstance(vertex, EinSum) or isinstance(vertex.join, Arg)
-    return plain and _may_be_view(tiled, op)
+    return {t for t, op in ops.items() if op.kind is not Kind.FILL and not is_turned(op)}
 
 
 def possible_views(tiled: TileProgram) -> dict[int, int]:
@@ -79,3 +94,107 @@ def _may_be_view(tiled: TileProgram, op: TileOp) -> bool:
         return False
     vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
     return not (isinstance(vertex, EinSum) and vertex.aggregated)
+
+
+def held_by(tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int]) -> int:
+    """The bytes of tiles that cross, and the most that others take at once.
+
+    What is mapped from elements to elements and only read so is never written to memory.
+    """
+    stored = {tile for op in ops if not tiled.maps(op) for tile in (op.into, *op.sources)}
+    last = {tile: number for number, op in enumerate(ops) for tile in op.sources}
+    inner = most = 0
+    gone: dict[int, int] = defaultdict(int)
+    for number, op in enumerate(ops):
+        if op.into in stored and op.into not in crossing:
+            size = window_bytes(tiled.tiles[op.into].nbytes)
+            inner += size
+            gone[last.get(op.into, number)] += size
+        most = max(most, inner)
+        inner -= gone[number]
+    return most + sum(window_bytes(tiled.tiles[tile].nbytes) for tile in crossing)
+
+
+def finish_early(tiled: TileProgram) -> TileProgram:
+    """The same operations, loads first, then each of those that finish outputs as soon as it can.
+
+    What all devices do for one tensor stays together.
+    """
+    last = finishing(tiled)
+    ordered = [op for op in tiled.ops if op.kind is Kind.LOAD]
+    done = {*tiled.loads}
+    computed = (op for op in tiled.ops if op.kind is not Kind.LOAD)
+    alike = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
+    rows = [list(row) for _, row in alike]
+    waiting = [row for row in rows if all(op.into in last for op in row)]
+    for row in [[], *(row for row in rows if row not in waiting)]:
+        ordered += row
+        done.update(op.into for op in row)
+        for other in list(waiting):
+            if all(done.issuperset(op.sources) for op in other):
+                waiting.remove(other)
+                ordered += other
+                done.update(op.into for op in other)
+    return replace(tiled, ops=tuple(ordered))
+
+
+def finishing(tiled: TileProgram) -> set[int]:
+    """The tiles from which only outputs are mapped, element by element, and those outputs.
+
+    With a tile that is summed from parts, these are among them.
+    """
+    mapped = _only_outputs_follow(tiled)
+    found = set(mapped)
+    for op in reversed(tiled.ops):
+        read_by = tiled.readers[op.into]
+        own = {t for t in read_by if tiled.tiles[t].tensor == tiled.tiles[op.into].tensor}
+        inner = op.kind is not Kind.LOAD and op.into not in tiled.kept and read_by
+        if inner and mapped >= read_by - own and found >= own:
+            found.add(op.into)
+    return found
+
+
+def _only_outputs_follow(tiled: TileProgram) -> set[int]:
+    """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
+    found = {op.into for op in tiled.ops}
+    for op in reversed(tiled.ops):
+        if not tiled.maps(op) or op.into not in found:
+            found -= {op.into, *op.sources}
+    return found
+
+
+def while_there(tiled: TileProgram, regions: Sequence[Region]) -> tuple[Region, ...]:
+    """The same regions, each followed by the one that gains most from what it has brought.
+
+    That is one which can run, and whose inputs that are there take more bytes than what it makes
+    for later regions. Where none gains, their own order is kept.
+    """
+    readers: dict[int, list[int]] = defaultdict(list)
+    for place, region in enumerate(regions):
+        for tile in region.reads:
+            readers[tile].append(place)
+    missing = [len({*region.reads} - tiled.loads) for region in regions]
+    waiting = dict(enumerate(regions))
+
+    def nbytes(tiles: Iterable[int]) -> int:
+        return sum(tiled.tiles[tile].nbytes for tile in tiles)
+
+    def gain(place: int, here: set[int]) -> int:
+        later = (tile for tile in regions[place].writes if tile not in tiled.kept)
+        return nbytes(here.intersection(regions[place].reads)) - nbytes(later)
+
+    ordered: list[Region] = []
+    here: set[int] = set()
+    while waiting:
+        near = {n for tile in here for n in readers[tile] if n in waiting and not missing[n]}
+        gains = {place: gain(place, here) for place in sorted(near)}
+        place = max(gains, key=lambda place: gains[place], default=-1)
+        if gains.get(place, 0) <= 0:
+            place = next(iter(waiting))
+        region = waiting.pop(place)
+        ordered.append(replace(region, number=len(ordered)))
+        here = set(tiled.loads.intersection(region.reads))
+        for tile in region.writes:
+            for reader in readers[tile]:
+                missing[reader] -= 1
+    return tuple(ordered)

@@ -1,22 +1,36 @@
-"""Tiles in memories, and the operations that make them."""
+"""Tiles in memories and the operations that make them; `tiles_of` finds those of a plan's program.
+
+Devices of one memory share what is equal.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from eindecomp.errors import PlanError
+from eindecomp.errors import InputError, PlanError
 from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.boxes import Box, inside, shape_of, show_box, volume
+from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume
+from eindecomp.tra.program.steps import (
+    AllGather,
+    Compute,
+    Free,
+    Generate,
+    Load,
+    Move,
+    ReduceScatter,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
+    from eindecomp.tra.program.device_row import DeviceStep
     from eindecomp.tra.program.program import Program
+    from eindecomp.tra.program.steps import Step
 
 
 ALIGNMENT = 512
@@ -44,7 +58,7 @@ class Kind(Enum):
     ASSEMBLE = "assemble"
     """Puts together blocks that do not overlap."""
     CALL = "call for"
-    """Calls a function that an engine has put in the place of several vertices' kernels."""
+    """Calls a function of an engine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +93,18 @@ class Block:
     box: Box
 
 
-class TileCall(Protocol):
-    """A function of blocks that makes several tiles at once."""
+@dataclass(frozen=True, eq=False)
+class TileCall:
+    """A function of blocks that an engine has put in the place of several vertices' kernels."""
 
-    @property
-    def key(self) -> Hashable:
-        """Equal for calls that compute the same."""
-        ...
-
-    @property
-    def makes(self) -> tuple[int, ...]:
-        """The tiles that it makes, for each of which there is an operation that reads the same."""
-        ...
-
-    @property
-    def vertices(self) -> int:
-        """How many vertices' kernels it takes the place of."""
-        ...
-
-    def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> Sequence[Any]:
-        """An array for each of these tiles, from those of the blocks and all run-time scalars."""
-        ...
+    key: Hashable
+    """Equal for calls that compute the same."""
+    makes: tuple[int, ...]
+    """The tiles that it makes, for each of which there is an operation that reads the same."""
+    compute: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+    """An array for each of these tiles, from those of the blocks and all run-time scalars."""
+    vertices: int = 1
+    """How many vertices' kernels it takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,11 @@ class TileProgram:
         return frozenset(block.tile for blocks in self.outputs.values() for block in blocks)
 
     @cached_property
+    def loads(self) -> frozenset[int]:
+        """The tiles that are blocks of inputs."""
+        return frozenset(op.into for op in self.ops if op.kind is Kind.LOAD)
+
+    @cached_property
     def readers(self) -> tuple[frozenset[int], ...]:
         """For each tile those that are made from it."""
         found: list[set[int]] = [set() for _ in self.tiles]
@@ -169,15 +179,14 @@ class TileProgram:
         made: set[int] = set()
         for op in self.ops:
             blocks = [block for block in op.reads if block is not None]
-            outside = [b for b in blocks if volume(b.box) and not self._has(b)]
+            outside = [
+                b for b in blocks if volume(b.box) and not inside(b.box, self.tiles[b.tile].box)
+            ]
             if op.into in made or outside or not made.issuperset(op.sources):
                 raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
             made.add(op.into)
         if not made >= self.kept:
             raise PlanError(f"nothing makes {self.tiles[min(self.kept - made)]}, an output")
-
-    def _has(self, block: Block) -> bool:
-        return inside(block.box, self.tiles[block.tile].box)
 
     def show(self, op: TileOp) -> str:
         """An operation in words."""
@@ -186,6 +195,19 @@ class TileProgram:
 
     def __str__(self) -> str:
         return "\n".join(map(self.show, self.ops))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Operations of one memory that are carried out together, and the tiles that cross its edge."""
+
+    number: int
+    memory: int
+    ops: tuple[TileOp, ...]
+    reads: tuple[int, ...]
+    """Tiles that were there before."""
+    writes: tuple[int, ...]
+    """Tiles that are read afterwards or kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +239,139 @@ def is_computed(tiled: TileProgram, lookup: Lookup) -> bool:
     """Whether indices are known only while a program runs: they are no input and no fill."""
     name = tiled.tiles[lookup.index.tile].tensor
     return not isinstance(tiled.program.graph[name].op, Input | Fill)
+
+
+def tiles_of(program: Program, memories: Sequence[int] | None = None) -> TileProgram:
+    """The tiles of a program whose devices lie in the given memories, by default all in one.
+
+    What several devices of one memory would compute alike is computed once, and a block that lies
+    inside a tile of the same memory is read there instead of being moved.
+    """
+    memories = (0,) * program.devices if memories is None else tuple(memories)
+    if len(memories) != program.devices:
+        raise InputError(f"{program.devices} devices lie in as many memories, not {len(memories)}")
+    making = _Making(program, memories)
+    rows = [program.on(device) for device in range(program.devices)]
+    for number, step in enumerate(program.steps):
+        making.carry_out(number, step, [row.steps[number] for row in rows])
+    return making.made()
+
+
+class _Making:
+    """What is known while steps are turned into operations one by one."""
+
+    def __init__(self, program: Program, memories: tuple[int, ...]) -> None:
+        self.program, self.memories = program, memories
+        self.tiles: list[Tile] = []
+        self.ops: list[TileOp] = []
+        self.known: dict[object, int] = {}
+        """The tile that an equal operation has made."""
+        self.held: dict[tuple[int, int], tuple[Block, ...]] = {}
+        """The blocks of a buffer that a device has, which do not overlap."""
+        self.shares: list[Share] = []
+
+    def carry_out(self, number: int, step: Step, rows: Sequence[DeviceStep]) -> None:
+        """Note what all devices do in a step."""
+        if isinstance(step, Free):
+            return  # tiles live as long as they are read
+        found = {
+            device: self._on(device, step, own)
+            for device, own in enumerate(rows)
+            if volume(own.box) or not isinstance(step, ReduceScatter)
+        }
+        for device, blocks in found.items():  # afterwards: a step reads what was there before it
+            into = step.buffer if isinstance(step, AllGather) else step.into
+            self.held[into, device] = blocks
+        if isinstance(step, Compute | Generate | ReduceScatter):
+            tiles = {device: blocks[0].tile for device, blocks in found.items()}
+            self.shares += [Share(number, d, tiles.get(d)) for d in range(len(rows))]
+
+    def _on(self, device: int, step: Step, own: DeviceStep) -> tuple[Block, ...]:
+        """A device's part of a step: the blocks that it has then."""
+        match step:
+            case Load():
+                return self._make(Kind.LOAD, step.into, device, own.box)
+            case Generate():
+                return self._make(Kind.FILL, step.into, device, own.box)
+            case Compute():
+                reads = tuple(
+                    None if read is None or box is None else self._read(read.buffer, device, box)
+                    for read, box in zip(step.reads, own.reads, strict=True)
+                )
+                kind = Kind.PARTIAL if step.is_partial else Kind.WHOLE
+                return self._make(kind, step.into, device, own.box, reads)
+            case ReduceScatter():
+                parts: list[Block] = []
+                for peer in own.members:
+                    part = self._read(step.source, peer, own.box)
+                    if self.memories[peer] != self.memories[device]:
+                        [part] = self._make(Kind.ASSEMBLE, step.source, device, own.box, (part,))
+                    parts.append(part)
+                return self._make(Kind.REDUCE, step.into, device, own.box, tuple(parts))
+            case Move():
+                return self._gathered(step.source, step.into, device, own)
+            case AllGather():
+                return self._gathered(step.buffer, step.buffer, device, own)
+            case Free():
+                raise AssertionError("nothing is made by letting go")
+
+    def _gathered(self, source: int, into: int, device: int, own: DeviceStep) -> tuple[Block, ...]:
+        """All of a box, in one block if a tile of this memory has it, else put together."""
+        box, memory = own.box, self.memories[device]
+        if not volume(box):
+            return self._make(Kind.ASSEMBLE, into, device, box)
+        near = [d for d in range(self.program.devices) if self.memories[d] == memory]
+        for peer in (device, *near):
+            for block in self.held.get((source, peer), ()):
+                if inside(box, block.box):
+                    return (Block(block.tile, box),)
+        pieces = (*own.exchange.kept, *own.exchange.receives)
+        blocks = tuple(
+            Block(block.tile, part)
+            for piece in pieces
+            for block in self.held.get((source, piece.peer), ())
+            if (part := meet(block.box, piece.box)) is not None
+        )
+        return self._make(Kind.ASSEMBLE, into, device, box, blocks)
+
+    def _read(self, buffer: int, device: int, box: Box) -> Block:
+        """A block that a device has."""
+        if not volume(box):
+            return self._make(Kind.ASSEMBLE, buffer, device, box)[0]
+        for block in self.held[buffer, device]:
+            if inside(box, block.box):
+                return Block(block.tile, box)
+        raise AssertionError(f"device {device} lacks a block of buffer {buffer}")
+
+    def _make(
+        self, kind: Kind, buffer: int, device: int, box: Box, reads: tuple[Block | None, ...] = ()
+    ) -> tuple[Block, ...]:
+        """A new tile, or the one that an equal operation has made in this memory."""
+        made, memory = self.program.buffers[buffer], self.memories[device]
+        key = (kind, made.tensor, made.types, memory, box, reads)
+        number = self.known.get(key)
+        if number is None:
+            number = self.known[key] = len(self.tiles)
+            self.tiles.append(Tile(number, made.tensor, box, made.types, memory))
+            self.ops.append(TileOp(kind, number, reads, device))
+        return (Block(number, box),)
+
+    def made(self) -> TileProgram:
+        """All of it."""
+        devices = range(self.program.devices)
+        mesh = self.program.mesh
+        outputs = {
+            name: tuple(
+                self._read(number, device, self.program.buffers[number].box(mesh, device))
+                for device in devices
+            )
+            for name, number in self.program.outputs.items()
+        }
+        return TileProgram(
+            self.program,
+            self.memories,
+            tuple(self.tiles),
+            tuple(self.ops),
+            outputs,
+            tuple(self.shares),
+        )

@@ -6,28 +6,21 @@ one device, so that fewer intermediate tiles are held at once than if all device
 together; the devices take turns, region by region, so that what they share, such as weights, is
 read by one after another. Indices that are computed come from an earlier region than the lookup
 that they are for, so that they can be checked before that begins.
-
-Where memory is scarce, operations and regions are reordered. `finish_early`: an optimiser's update
-reads a gradient, a parameter and its state. Where all updates come after all gradients, these are
-held or stored meanwhile; where each follows its gradient, they never are. A gradient that only an
-update reads is computed before others are passed on: what is new leaves while they are.
-`while_there`: regions that read the same inputs follow each other.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
-from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of, window_bytes
+from eindecomp.tra.tiles.memory import finishing, held_by
+from eindecomp.tra.tiles.ops import Kind, Region, is_computed, lookups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from eindecomp.tra.tiles.ops import TileOp, TileProgram
 
@@ -38,24 +31,8 @@ LEAST = 20
 """Vertices of a region, below which it is not cut where room is plentiful: more can be fused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Operations of one memory that are carried out together, and the tiles that cross its edge."""
-
-    number: int
-    memory: int
-    ops: tuple[TileOp, ...]
-    reads: tuple[int, ...]
-    """Tiles that were there before."""
-    writes: tuple[int, ...]
-    """Tiles that are read afterwards or kept."""
-
-
 def regions_of(
-    tiled: TileProgram,
-    least: int = LEAST,
-    most: int = MOST,
-    room: int | None = None,
+    tiled: TileProgram, least: int = LEAST, most: int = MOST, room: int | None = None
 ) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
@@ -64,12 +41,17 @@ def regions_of(
     """
     again = _made_again(tiled)
     finish = () if room is None else finishing(tiled)
-    ranges = [
-        [*_needed(again, ops), *ops]
-        for found in _ranges(tiled, again, finish, least, most)
-        for ops in ([found] if room is None else _within(tiled, again, found, room))
-    ]
-    last = _last_reads(ranges)
+    ranges: list[list[TileOp]] = []
+    parts = (part for s in _stretches(tiled, again) for part in _cut(tiled, s, finish, least, most))
+    for part in parts:
+        by_device: dict[int, list[TileOp]] = defaultdict(list)
+        for op in (op for row in part for op in row):
+            by_device[op.device].append(op)
+        for device in sorted(by_device):
+            own = by_device[device]
+            cuts = [own] if room is None else _within(tiled, again, own, room)
+            ranges += [[*_needed(again, ops), *ops] for ops in cuts]
+    last = {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
     found: list[Region] = []
     for number, ops in enumerate(ranges):
         made = {op.into for op in ops}
@@ -83,7 +65,7 @@ def regions_of(
 
 def verify_regions(tiled: TileProgram, regions: Sequence[Region]) -> None:
     """Raise unless regions in their order make all outputs, each from what is there by then."""
-    there = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
+    there = {*tiled.loads}
     for number, region in enumerate(regions):
         own = {*region.reads}
         fits = region.number == number and own <= there and there.isdisjoint(region.writes)
@@ -113,7 +95,6 @@ def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:
 
 def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
     """What every region that reads it makes for itself: fills, and masks and indices of inputs."""
-    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
     once = tiled.kept | {*_computed_indices(tiled).values()}
     found: dict[int, TileOp] = {}
     for op in tiled.ops:
@@ -121,7 +102,7 @@ def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
             continue
         made = tiled.tiles[op.into]
         whole = made.types[0].kind in "biu" and tiled.maps(op)
-        if op.kind is Kind.FILL or (whole and {*op.sources} <= loads | {*found}):
+        if op.kind is Kind.FILL or (whole and {*op.sources} <= tiled.loads | {*found}):
             found[op.into] = op
     return found
 
@@ -144,58 +125,8 @@ def _needed(again: dict[int, TileOp], ops: Sequence[TileOp]) -> list[TileOp]:
     return [wanted[tile] for tile in sorted(wanted)]
 
 
-def _last_reads(ranges: Sequence[Sequence[TileOp]]) -> dict[int, int]:
-    """The last region that reads each tile."""
-    return {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
-
-
-def _ranges(
-    tiled: TileProgram,
-    again: Collection[int],
-    finish: Collection[int],
-    least: int,
-    most: int,
-) -> Iterator[list[TileOp]]:
-    """The operations of each region, without those that every region does for itself."""
-    for stretch in _stretches(tiled, again):
-        for part in _cut(tiled, stretch, finish, least, most):
-            by_device: dict[int, list[TileOp]] = defaultdict(list)
-            for ops in part:
-                for op in ops:
-                    by_device[op.device].append(op)
-            for device in sorted(by_device):
-                yield by_device[device]
-
-
-def held_by(tiled: TileProgram, region: Region) -> int:
-    """The bytes that a region's tiles take: those at its edge, and the most within it."""
-    return _held(tiled, region.ops, {*region.reads, *region.writes})
-
-
-def _held(tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int]) -> int:
-    """The bytes of tiles that cross, and the most that others take at once.
-
-    What is mapped from elements to elements and only read so is never written to memory.
-    """
-    stored = {tile for op in ops if not tiled.maps(op) for tile in (op.into, *op.sources)}
-    last = {tile: number for number, op in enumerate(ops) for tile in op.sources}
-    inner = most = 0
-    gone: dict[int, int] = defaultdict(int)
-    for number, op in enumerate(ops):
-        if op.into in stored and op.into not in crossing:
-            size = window_bytes(tiled.tiles[op.into].nbytes)
-            inner += size
-            gone[last.get(op.into, number)] += size
-        most = max(most, inner)
-        inner -= gone[number]
-    return most + sum(window_bytes(tiled.tiles[tile].nbytes) for tile in crossing)
-
-
 def _within(
-    tiled: TileProgram,
-    again: Collection[int],
-    ops: list[TileOp],
-    room: int,
+    tiled: TileProgram, again: Collection[int], ops: list[TileOp], room: int
 ) -> Iterator[list[TileOp]]:
     """The operations of a region in as few parts as greed finds whose tiles fit in some bytes."""
     own = {op.into for op in ops}
@@ -206,7 +137,7 @@ def _within(
         outside = {t for op in ops if op.into not in made for t in op.sources} | later | tiled.kept
         reads = {tile for op in part for tile in op.sources} - made
         crossing = (reads - {*again}) | (made & outside)
-        return _held(tiled, part, crossing)
+        return held_by(tiled, part, crossing)
 
     start = 0
     while start < len(ops):
@@ -222,28 +153,29 @@ Row = list["TileOp"]
 
 def _stretches(tiled: TileProgram, again: Collection[int]) -> Iterator[list[Row]]:
     """Steps that devices can take one after another, each all of them, lower numbers first."""
-    rows = _rows(tiled, again)
     indices = _computed_indices(tiled)
     maker: dict[int, int] = {}
     stretch: list[Row] = []
-    for row in rows:
+    for row in _rows(tiled, again):
         later = any(maker.get(tile, -1) > op.device for op in row for tile in op.sources)
         if later or any(indices.get(op.into) in maker for op in row):
             yield stretch
             stretch, maker = [], {}
-        alone = [op for op in row if _crosses(tiled, op)]
-        if alone:
-            if stretch:
-                yield stretch
-            for op in alone:
-                yield [[op]]
-            rest = [op for op in row if op not in alone]
-            stretch, maker = ([rest] if rest else []), {op.into: op.device for op in rest}
-            continue
-        stretch.append(row)
-        maker |= {op.into: op.device for op in row}
-    if stretch:
-        yield stretch
+        if alone := [op for op in row if _crosses(tiled, op)]:
+            yield stretch
+            yield from ([[op]] for op in alone)
+            row = [op for op in row if op not in alone]
+            stretch, maker = [], {}
+        if row:
+            stretch.append(row)
+            maker |= {op.into: op.device for op in row}
+    yield stretch
+
+
+def _crosses(tiled: TileProgram, op: TileOp) -> bool:
+    """Whether an operation reads from another memory."""
+    memory = tiled.tiles[op.into].memory
+    return any(tiled.tiles[tile].memory != memory for tile in op.sources)
 
 
 def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
@@ -265,12 +197,6 @@ def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
         tensor = key
     if row:
         yield row
-
-
-def _crosses(tiled: TileProgram, op: TileOp) -> bool:
-    """Whether an operation reads from another memory."""
-    memory = tiled.tiles[op.into].memory
-    return any(tiled.tiles[tile].memory != memory for tile in op.sources)
 
 
 def _cut(
@@ -305,7 +231,8 @@ def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
     last: dict[int, int] = {}
     for number, row in enumerate(stretch):
         last |= {tile: number for op in row for tile in op.sources}
-    later = _read_outside(tiled, stretch)
+    own = {op.into for row in stretch for op in row}
+    later = {tile for tile in own if not own.issuperset(tiled.readers[tile])}
     found: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number, row in enumerate(stretch):
@@ -317,12 +244,6 @@ def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
     return found
 
 
-def _read_outside(tiled: TileProgram, stretch: list[Row]) -> set[int]:
-    """The tiles of a stretch that operations outside it read."""
-    own = {op.into for row in stretch for op in row}
-    return {tile for tile in own if not own.issuperset(tiled.readers[tile])}
-
-
 def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
     """Whether a part is a region of its own: it has a product, or looks up rows in a table."""
     ops = [tiled.program.graph[tiled.tiles[row[0].into].tensor].op for row in part]
@@ -331,94 +252,3 @@ def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
     products = [isinstance(op, EinSum) and len(op.inputs) > 1 and op.aggregated for op in ops]
     counts = [1 if row[0].call is None else row[0].call.vertices for row in part]
     return sum(counts) >= least and (any(products) or max(counts) > 1)
-
-
-def finish_early(tiled: TileProgram) -> TileProgram:
-    """The same operations, loads first, then each of those that finish outputs as soon as it can.
-
-    What all devices do for one tensor stays together.
-    """
-    last = finishing(tiled)
-    loads = [op for op in tiled.ops if op.kind is Kind.LOAD]
-    ordered, done = loads, {op.into for op in loads}
-    rows = _alike(tiled)
-    waiting = [row for row in rows if all(op.into in last for op in row)]
-    for row in [[], *(row for row in rows if row not in waiting)]:
-        ordered += row
-        done.update(op.into for op in row)
-        for other in list(waiting):
-            if all(done.issuperset(op.sources) for op in other):
-                waiting.remove(other)
-                ordered += other
-                done.update(op.into for op in other)
-    return replace(tiled, ops=tuple(ordered))
-
-
-def _alike(tiled: TileProgram) -> list[list[TileOp]]:
-    """Operations in order, those in a row that make tiles of one tensor together."""
-    computed = (op for op in tiled.ops if op.kind is not Kind.LOAD)
-    rows = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
-    return [list(row) for _, row in rows]
-
-
-def finishing(tiled: TileProgram) -> set[int]:
-    """The tiles from which only outputs are mapped, element by element, and those outputs.
-
-    With a tile that is summed from parts, these are among them.
-    """
-    mapped = _only_outputs_follow(tiled)
-    found = set(mapped)
-    for op in reversed(tiled.ops):
-        read_by = tiled.readers[op.into]
-        own = {t for t in read_by if tiled.tiles[t].tensor == tiled.tiles[op.into].tensor}
-        inner = op.kind is not Kind.LOAD and op.into not in tiled.kept and read_by
-        if inner and mapped >= read_by - own and found >= own:
-            found.add(op.into)
-    return found
-
-
-def _only_outputs_follow(tiled: TileProgram) -> set[int]:
-    """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
-    found = {op.into for op in tiled.ops}
-    for op in reversed(tiled.ops):
-        if not tiled.maps(op) or op.into not in found:
-            found -= {op.into, *op.sources}
-    return found
-
-
-def while_there(tiled: TileProgram, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """The same regions, each followed by the one that gains most from what it has brought.
-
-    That is one which can run, and whose inputs that are there take more bytes than what it makes
-    for later regions. Where none gains, their own order is kept.
-    """
-    loads = {op.into for op in tiled.ops if op.kind is Kind.LOAD}
-    readers: dict[int, list[int]] = defaultdict(list)
-    for place, region in enumerate(regions):
-        for tile in region.reads:
-            readers[tile].append(place)
-    missing = [len({*region.reads} - loads) for region in regions]
-    waiting = dict(enumerate(regions))
-
-    def nbytes(tiles: Iterable[int]) -> int:
-        return sum(tiled.tiles[tile].nbytes for tile in tiles)
-
-    def gain(place: int, here: set[int]) -> int:
-        later = (tile for tile in regions[place].writes if tile not in tiled.kept)
-        return nbytes(here.intersection(regions[place].reads)) - nbytes(later)
-
-    ordered: list[Region] = []
-    here: set[int] = set()
-    while waiting:
-        near = {n for tile in here for n in readers[tile] if n in waiting and not missing[n]}
-        gains = {place: gain(place, here) for place in sorted(near)}
-        place = max(gains, key=lambda place: gains[place], default=-1)
-        if gains.get(place, 0) <= 0:
-            place = next(iter(waiting))
-        region = waiting.pop(place)
-        ordered.append(replace(region, number=len(ordered)))
-        here = loads.intersection(region.reads)
-        for tile in region.writes:
-            for reader in readers[tile]:
-                missing[reader] -= 1
-    return tuple(ordered)

@@ -10,8 +10,9 @@ import pytest
 import eindecomp as ed
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.products import contractions
-from eindecomp.kernels.cpu.products.contractions import FusedContraction, fastest_of
+from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.nests import nest_of
+from eindecomp.kernels.measured import fastest_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 

@@ -19,14 +19,14 @@ triton = pytest.importorskip("triton", reason="generated kernels need Triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
-from eindecomp.kernels.torch.generated.form import Axis, Form, accesses  # noqa: E402
-from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
-from eindecomp.kernels.torch.generated.tile_kernel import (  # noqa: E402
-    CONSTANTS,
-    Blocking,
-    tile_source,
+from eindecomp.kernels.torch.generated.form import (  # noqa: E402
+    Axis,
+    Config,
+    Form,
+    accesses,
 )
+from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
+from eindecomp.kernels.torch.generated.tile_kernel import CONSTANTS, tile_source  # noqa: E402
 
 F4 = dtype("float32")
 x, y = Arg(0), Arg(1)
@@ -74,22 +74,22 @@ def distances(pack: int) -> tuple[Form, list[tuple[Axis, ...]]]:
 LARGE = {"ROWS": 8, "COLS": 16, "BAND": 8, "PADDED": True, "EXACT": True, "LONG": False}
 
 
-def counted(form: Form, groups: list[Any], blocking: Blocking, unroll: int) -> dict[str, int]:
+def counted(form: Form, groups: list[Any], blocks: tuple[Any, ...], unroll: int) -> dict[str, int]:
     constants = {name: {**LARGE, "UNROLL": unroll}[name] for name in CONSTANTS}
-    ptx, shared = assembly(form, groups, tile_source(form, blocking), constants, warps=4)
+    ptx, shared = assembly(form, groups, tile_source(form, *blocks), constants, warps=4)
     assert shared == 0
     patterns = {"loads": r"ld\.global", "of four": r"ld\.global\.v4", "points": r"max\.NaN\.f32"}
     return {name: len(re.findall(pattern, ptx)) for name, pattern in patterns.items()}
 
 
 def test_each_value_that_is_loaded_serves_a_row_or_a_column_of_blocks() -> None:
-    found = counted(*distances(1), Blocking(4, 2), unroll=2)
+    found = counted(*distances(1), (4, 2), unroll=2)
     steps = 2 + 1  # those written out, and the one for the rest
     assert found == {"loads": steps * (4 + 2), "of four": 0, "points": steps * 4 * 2}
 
 
 def test_one_load_brings_a_pack_of_steps() -> None:
-    found = counted(*distances(4), Blocking(4, 2, packed=True), unroll=1)
+    found = counted(*distances(4), (4, 2, True), unroll=1)
     rest = 4 + 2
     assert found == {"loads": 4 + 2 + rest, "of four": 4 + 2, "points": (4 + 1) * 4 * 2}
 
@@ -104,7 +104,7 @@ def test_a_monoid_over_tuples_compiles() -> None:
     ]
     form = form_of(FusedJoin(op, (F4, F4), F4), groups)
     constants = {**LARGE, "UNROLL": 1, "PADDED": False, "EXACT": False, "LONG": True}
-    source = tile_source(form, Blocking(1, 1))
+    source = tile_source(form, 1, 1)
     ordered = {name: constants[name] for name in CONSTANTS}
     ptx, _ = assembly(form, groups, source, ordered, warps=4)
     assert "st.global" in ptx

@@ -36,10 +36,13 @@ from eindecomp.lang.scalar_types import type_of
 torch = pytest.importorskip("torch", reason="kernels over torch's tensors need torch")
 pytest.importorskip("triton", reason="generated kernels need Triton")
 
-from eindecomp.kernels.torch.generated.configs import Config  # noqa: E402
 from eindecomp.kernels.torch.generated.emit import Unsuited  # noqa: E402
-from eindecomp.kernels.torch.generated.join import fused_join, fused_states  # noqa: E402
-from eindecomp.kernels.torch.generated.launch import FusedJoin  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Config  # noqa: E402
+from eindecomp.kernels.torch.generated.launch import (  # noqa: E402
+    FusedJoin,
+    fused_join,
+    fused_states,
+)
 from eindecomp.kernels.torch.library import TorchLibrary  # noqa: E402
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="kernels over torch's tensors need t
 pytest.importorskip("triton", reason="generated kernels need Triton")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-from eindecomp.kernels.torch.generated.configs import LARGE, Config  # noqa: E402
+from eindecomp.kernels.torch.generated.form import LARGE, Config  # noqa: E402
 from eindecomp.kernels.torch.generated.launch import FusedJoin  # noqa: E402
 
 GAP = call("sub", Arg(0), Arg(1))

@@ -1,26 +1,22 @@
 """Sums of products of three and more inputs: the fastest nest for every class of sizes.
 
-It is measured once and kept on disk. Of several processes one measures and the others take its
-word: ranks of a job that found different ways to be the fastest would round differently.
+It is measured once and kept on disk.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import suppress
 from functools import partial
 from math import prod
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.cache import load, only_process, store
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.loops.nest import strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
+from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
 from eindecomp.lang.einsum import EinSum
 
@@ -44,11 +40,7 @@ _POINTS = 2**24
 _EXACT = 64
 """The longest label of which every size is a class of its own: kernels differ."""
 _LOOPS = "loops"
-_KEY = "contractions "
-_ROUNDS = 8
-_ENOUGH = 0.12  # seconds of one way, after which three rounds will do
-_FAR = 1.5  # times the best: a way that takes longer at first is not tried again
-_CLEARLY = 0.98  # of another way's time, to be preferred to it
+_VERDICTS = Verdicts("contractions", versions)
 
 
 class FusedContraction:
@@ -79,7 +71,7 @@ class FusedContraction:
         if prod(own.values()) <= _SMALL:
             return None
         title = _title(self._op, operands, out, own)
-        nest = nest_of(verdict(title, partial(self._measure, operands, out, own, loops)))
+        nest = nest_of(_VERDICTS.find(title, partial(self._measure, operands, out, own, loops)))
         if nest is None:
             return None
         return NestCall(self._op, nest, own, out.dtype, self._kernel_of)
@@ -127,63 +119,3 @@ def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str
         )
     rounded = {k: n if n <= _EXACT else 1 << (n - 1).bit_length() for k, n in sizes.items()}
     return json.dumps([out.dtype.name, op.inputs, op.output, layouts, rounded])
-
-
-# Measuring
-
-
-_LOCK = threading.RLock()
-_VERDICTS: dict[str, str] = {}
-"""Those of this machine, under the names of what was measured, as far as they were asked for."""
-
-
-def verdict(name: str, measure: Callable[[], str]) -> str:
-    """The verdict under a name; `measure` gives it where there is none yet.
-
-    For another processor, another version of the compiler or of the source there are others.
-    """
-    with _LOCK:
-        if name not in _VERDICTS:
-            _VERDICTS.update(_read())
-        if name not in _VERDICTS:
-            with only_process():
-                _VERDICTS.update(_read())  # another may have measured meanwhile
-                if name not in _VERDICTS:
-                    _VERDICTS[name] = measure()
-                    store(_KEY + versions(), json.dumps(_VERDICTS).encode())
-        return _VERDICTS[name]
-
-
-def _read() -> dict[str, str]:
-    with suppress(ValueError):
-        read: Any = json.loads(load(_KEY + versions()) or b"{}")
-        if isinstance(read, dict):
-            entries = cast("dict[object, object]", read)
-            return {str(name): str(chosen) for name, chosen in entries.items()}
-    return {}
-
-
-def fastest_of(ways: Mapping[str, Callable[[], None]]) -> str:
-    """The name of the fastest of several ways, tried in turns; an earlier one wins a draw."""
-    best: dict[str, float] = {}
-    for name, way in ways.items():
-        way()  # the first time memory is found, and code is loaded
-        best[name] = _seconds(way)
-    left = [name for name in ways if best[name] <= _FAR * min(best.values())]
-    start = perf_counter()
-    for turn in range(_ROUNDS):
-        if len(left) < 2 or (turn > 2 and perf_counter() - start > _ENOUGH * len(left)):
-            break
-        for name in left:
-            best[name] = min(best[name], _seconds(ways[name]))
-    winner = left[0]
-    for name in left[1:]:
-        if best[name] < _CLEARLY * best[winner]:
-            winner = name
-    return winner
-
-
-def _seconds(way: Callable[[], None]) -> float:
-    start = perf_counter()
-    way()
-    return perf_counter() - start

@@ -30,7 +30,6 @@ from eindecomp.lang.scalar_types import kind_of_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-FLOAT64 = dtype("float64")
 _MAX_SIGNED = 2**63 - 1
 POINT = "1, 1"
 """The shape of what does not vary within a tile: without one, Triton's interpreter confuses the
@@ -57,8 +56,6 @@ class ScalarLines:
     prefix: str
     args: Callable[[int], NamedValue]
     scalars: Mapping[str, NamedValue] = field(default_factory=dict[str, NamedValue])
-    shape: str = POINT
-    """The shape of literals."""
     lines: list[str] = field(default_factory=list[str])
     _known: dict[Expr | tuple[str, DType], NamedValue] = field(
         default_factory=dict["Expr | tuple[str, DType]", NamedValue]
@@ -78,7 +75,7 @@ class ScalarLines:
         key = (value.name, to)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._name(cast_text(value, to, self.shape), widen(to))
+            found = self._known[key] = self._name(cast_text(value, to), widen(to))
         return found
 
     def _name(self, text: str, of: DType, weak: bool = False) -> NamedValue:
@@ -94,7 +91,7 @@ class ScalarLines:
                 return self.scalars[name]
             case Const(number):
                 of = _literal_type(number)
-                return NamedValue(literal(number, of, self.shape), of, True)
+                return NamedValue(literal(number, of), of, True)
             case Tuple():
                 raise AssertionError("tuples are taken apart by the caller")
             case Call(op, args) if FUNCTIONS[op].result is ResultKind.CAST:
@@ -104,18 +101,17 @@ class ScalarLines:
                 left, right = self._meet((first, second))
                 text = f"tl.where({test.name}, {left.name}, {right.name})"
                 return self._name(text, left.type, left.weak and right.weak)
-            case Call("pow", (base, Const(number))) if _is_short(number):
+            case Call("pow", (base, Const(number))) if (
+                number >= 0 if isinstance(number, int) else number in (1.0, 2.0, 3.0, 4.0)
+            ):
                 return self._whole_power(self.value(base), int(number.real))
             case Call(op, args):
-                return self._call(op, args)
-
-    def _call(self, op: str, args: tuple[Expr, ...]) -> NamedValue:
-        operands = self._meet(args)
-        of = operands[0].type
-        text = call_text(op, [operand.name for operand in operands], of, self.shape)
-        if FUNCTIONS[op].result is ResultKind.TRUTH:
-            return self._name(text, BOOL)
-        return self._name(text, of, all(operand.weak for operand in operands))
+                operands = self._meet(args)
+                of = operands[0].type
+                text = call_text(op, [operand.name for operand in operands], of)
+                if FUNCTIONS[op].result is ResultKind.TRUTH:
+                    return self._name(text, BOOL)
+                return self._name(text, of, all(operand.weak for operand in operands))
 
     def _meet(self, args: tuple[Expr, ...]) -> list[NamedValue]:
         """Compute operands in one type: that of those which are not literals."""
@@ -123,7 +119,7 @@ class ScalarLines:
         strong = [value.type for value in found if not value.weak]
         to = strong[0] if strong else WIDE[max(kind(value.type) for value in found)]
         return [
-            NamedValue(literal(arg.value, to, self.shape), to, value.weak)
+            NamedValue(literal(arg.value, to), to, value.weak)
             if isinstance(arg, Const)
             else NamedValue(self.cast(value, to).name, to, value.weak)
             for arg, value in zip(args, found, strict=True)
@@ -137,18 +133,12 @@ class ScalarLines:
                 result = base if result is None else self._times(result, base)
             number >>= 1
             if not number:
-                one = literal(1, base.type, self.shape)
+                one = literal(1, base.type)
                 return result or NamedValue(one, base.type, base.weak)
             base = self._times(base, base)
 
     def _times(self, x: NamedValue, y: NamedValue) -> NamedValue:
         return self._name(f"{x.name} * {y.name}", x.type, x.weak)
-
-
-def _is_short(power: Number) -> bool:
-    if isinstance(power, int):
-        return power >= 0
-    return isinstance(power, float) and power in (1.0, 2.0, 3.0, 4.0)
 
 
 def _literal_type(number: Number) -> DType:
@@ -164,7 +154,7 @@ def type_text(of: DType) -> str:
     return "tl.int1" if of == BOOL else f"tl.{of.name}"
 
 
-def literal(number: Number | np.generic, of: DType, shape: str) -> str:
+def literal(number: Number | np.generic, of: DType, shape: str = POINT) -> str:
     """A tile of a number, as a constant of a type."""
     value: Any = np.real(number)
     match kind(of):
@@ -177,13 +167,13 @@ def literal(number: Number | np.generic, of: DType, shape: str) -> str:
     return f"tl.full([{shape}], {text}, {type_text(widen(of))})"
 
 
-def cast_text(value: NamedValue, to: DType, shape: str) -> str:
+def cast_text(value: NamedValue, to: DType) -> str:
     """The conversion of a value to a type, as `numpy_backend.cast` does it."""
     name, of = value.name, value.type
     if kind(to) is Kind.COMPLEX:
         raise Unsuited("a complex number")
     if to == BOOL:
-        return f"{name} != {literal(0, of, shape)}"
+        return f"{name} != {literal(0, of)}"
     if to in LOW_PRECISION:
         exact = "tl.float32" if to.name == "bfloat16" or of == BOOL else "tl.float64"
         via = "" if kind(of) is Kind.FLOAT and to.name == "float16" else f".to({exact})"
@@ -199,11 +189,14 @@ _INFIX = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 _ORDERS = {"lt", "le", "gt", "ge"}
-_NAMES = {"div": "divide", "neg": "negative", "pow": "power", "max": "maximum", "min": "minimum"}
+_NAMES = {
+    "div": "divide", "neg": "negative", "max": "maximum", "min": "minimum",
+    **{op: f"libdevice.{op}" for op in ("exp", "log", "sin", "cos", "tanh", "erf", "pow")},
+}  # fmt: skip
 _PLAIN_OF_REALS = {"real", "conj"}
 
 
-def call_text(op: str, names: list[str], of: DType, shape: str) -> str:
+def call_text(op: str, names: list[str], of: DType) -> str:
     """A function applied to named operands of one type."""
     x, y = names[0], names[-1]
     if of == BOOL and op in ("max", "min"):
@@ -222,7 +215,7 @@ def call_text(op: str, names: list[str], of: DType, shape: str) -> str:
         case "not":
             return f"~{x}"
         case "imag":
-            return literal(0, of, shape)
+            return literal(0, of)
         case "abs":
             return f"tl.abs({x})"
         case "floordiv" | "mod":

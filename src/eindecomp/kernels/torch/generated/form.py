@@ -1,20 +1,31 @@
-"""From an EinSum to the form of its kernel: loops, groups of axes, and how arrays vary along them.
+"""From an EinSum to the form of its kernel, and in how many ways that may be run.
 
 Labels fall in four groups: batch, rows, columns, summed. Rows and columns span the tile of
 accumulators that one program keeps. Labels of a group that lie in every array as one longer label
 does are merged into one axis. A form is all that a kernel's source depends on: neither addresses,
 nor sizes, nor strides.
+
+Which way is the fastest on a card, the first call on sizes of a class measures; the verdict is kept
+on disk.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+
+from eindecomp.errors import RunError
+from eindecomp.kernels.measured import Verdicts, fastest_of
+from eindecomp.kernels.torch.timing import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
@@ -107,15 +118,11 @@ def axes_of(
     axes.sort(key=lambda axis: -axis.strides[lead])
     merged: list[Axis] = []
     for axis in axes:
-        if merged and _continues(merged[-1], axis):
+        continued = tuple(stride * axis.size for stride in axis.strides)
+        if merged and merged[-1].strides == continued:
             axis = Axis(merged.pop().size * axis.size, axis.strides)
         merged.append(axis)
     return tuple(merged)
-
-
-def _continues(outer: Axis, inner: Axis) -> bool:
-    pairs = zip(outer.strides, inner.strides, strict=True)
-    return all(far == near * inner.size for far, near in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +195,191 @@ def accesses(types: Sequence[DType], groups: Sequence[Sequence[Axis]]) -> tuple[
         )
         found.append(Access(of, (batch, rows, cols, summed)))
     return tuple(found)
+
+
+PACK = 4
+"""How many summed steps one load of a packed input brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An operand of rows, or of columns, as [batch, summed steps in packs, rows, steps of a pack].
+
+    There are as many rows as fill whole tiles, so that kernels may read beyond the last one. What
+    is there is never used.
+    """
+
+    shape: tuple[int, ...]
+    """Sizes of the operand's labels: of the batch, summed, of rows or columns."""
+    source: tuple[int, ...]
+    batch: int
+    summed: int
+    own: int
+    padded: int
+
+    @property
+    def packs(self) -> int:
+        """How many packs there are for each element of the batch."""
+        return -(-self.summed // PACK)
+
+    def make(self, operand: torch.Tensor) -> torch.Tensor:
+        """Copy an operand."""
+        found = operand.as_strided(self.shape, self.source, operand.storage_offset())
+        found = found.reshape(self.batch, self.summed, self.own)
+        shape = (self.batch, self.packs, self.padded, PACK)
+        buffer = torch.empty(shape, dtype=operand.dtype, device=operand.device)
+        whole, rest = divmod(self.summed, PACK)
+        packed = found[:, : whole * PACK].reshape(self.batch, whole, PACK, self.own)
+        buffer[:, :whole, : self.own].copy_(packed.transpose(2, 3))
+        if rest:
+            last = found[:, whole * PACK :].transpose(1, 2)
+            buffer[:, whole, : self.own, :rest].copy_(last)
+        return buffer
+
+
+def copy_of(
+    source: Mapping[str, int], sizes: Mapping[str, int], split: Split, tile: tuple[int, int]
+) -> tuple[Copy, dict[str, int]] | None:
+    """The copy of an operand of given strides, and the copy's; None if it is of no use.
+
+    In packs, the stride of a summed step is that of a pack: the kernel knows.
+    """
+    rows, cols = ([label for label in side if label in source] for side in (split.rows, split.cols))
+    own = rows or cols
+    if not own or (rows and cols):
+        return None
+    batch, summed = (
+        [label for label in group if label in source] for group in (split.batch, split.summed)
+    )
+    block = tile[0 if rows else 1]
+    order = [*batch, *summed, *own]
+    counts = [prod(sizes[label] for label in group) for group in (batch, summed, own)]
+    copy = Copy(
+        tuple(sizes[label] for label in order),
+        tuple(source[label] for label in order),
+        *counts,
+        padded=-(-counts[-1] // block) * block,
+    )
+    step = copy.padded * PACK
+    strides = _contiguous(own, sizes, PACK) | _contiguous(summed, sizes, step)
+    return copy, strides | _contiguous(batch, sizes, step * copy.packs)
+
+
+def _contiguous(labels: list[str], sizes: Mapping[str, int], step: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for label in reversed(labels):
+        found[label] = step
+        step *= sizes[label]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One way to run a kernel: a block of the tile, the blocks of a tile, and the rest."""
+
+    rows: int
+    cols: int
+    high: int = 1
+    wide: int = 1
+    warps: int = 4
+    unroll: int = 4
+    """How many summed steps are written out, each a pack where inputs are packed."""
+    packed: bool = False
+    """Whether inputs are first copied so that rows or columns, and packs of summed steps, are
+    neighbours in memory, and one load brings a pack."""
+    registers: int | None = None
+    """The most that a thread may have, so that more of them run at once."""
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """The rows and columns of a tile."""
+        return self.rows * self.high, self.cols * self.wide
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What Triton's compiler is told."""
+        limit = {} if self.registers is None else {"maxnreg": self.registers}
+        return {"num_warps": self.warps, "enable_fp_fusion": True, **limit}
+
+    def __str__(self) -> str:
+        how = "packed" if self.packed else "direct"
+        tile = f"{self.high}x{self.wide} of {self.rows}x{self.cols}"
+        limit = "" if self.registers is None else f" registers {self.registers}"
+        return f"{how} {tile} unroll {self.unroll} warps {self.warps}{limit}"
+
+
+INTERPRETED = Config(8, 8, 2, 2, unroll=2)
+LARGE = (
+    Config(8, 16, 4, 8, 4, 1, True),
+    Config(8, 16, 8, 4, 4, 1, True, 96),
+    Config(8, 16, 8, 8, 4, 1, True, 144),
+    Config(8, 16, 8, 8, 4, 1, True, 128),
+    Config(16, 16, 8, 8, 8, 4, registers=128),
+)
+"""Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
+`high` times `wide` registers, and a step as many loads as their sum."""
+_SMALL = (
+    Config(8, 16, 4, 4, 4, 1, True),
+    Config(8, 16, 4, 4, 4, 4),
+    Config(8, 16, 2, 2, 4, 8),
+    Config(4, 8, 2, 2, 1, 8),
+)
+_MOST = 8  # ways that are tried: each has to be compiled
+_REGISTERS = 128  # that accumulators may take
+_PROGRAMS = 264  # two for each multiprocessor of a large card
+MANY = 2**33
+"""Points from which on it pays to measure several configurations."""
+
+
+def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> list[Config]:
+    """The ways worth trying for a tile kernel, of which the first serves without measuring.
+
+    `points` are those of the join; `width` is the number of registers that a state takes. Tiles are
+    smaller where large ones would leave multiprocessors idle.
+
+    >>> print(tile_configs(1, 8192, 8192, 2**39, 1)[0])
+    packed 4x8 of 8x16 unroll 1 warps 4
+    >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
+    [(16, 32), (8, 16)]
+    """
+    fitting: list[Config] = []
+    filling: list[Config] = []
+    for way in (*LARGE, *_SMALL):
+        high, wide = way.tile
+        if way.high * way.wide * width <= _REGISTERS and high <= rows and wide <= cols:
+            fitting.append(way)
+            if batch * -(-rows // high) * -(-cols // wide) >= _PROGRAMS:
+                filling.append(way)
+    height, breadth = _power(rows, 8), _power(cols, 16)
+    block = Config(height, breadth, unroll=8, warps=max(1, height * breadth // 32))
+    found = filling[:_MOST] or [*fitting[-1:], block]
+    return found if points >= MANY else found[:1]
+
+
+def _power(size: int, most: int) -> int:
+    return min(most, 1 << max(size - 1, 0).bit_length())
+
+
+_VERDICTS = Verdicts("triton joins", lambda: [triton.__version__, torch.cuda.get_device_name()])
+
+
+def fastest_config(name: str, configs: Sequence[Config], run: Callable[[Config], None]) -> Config:
+    """The fastest way for a class of joins, measured once; those that do not run are left out."""
+    if len(configs) == 1 or torch.cuda.is_current_stream_capturing():
+        return configs[0]
+    by_name = {str(config): config for config in configs}
+
+    def measure() -> str:
+        ways: dict[str, Callable[[], None]] = {}
+        failures: list[str] = []
+        for each, config in by_name.items():
+            try:
+                run(config)  # compiles
+                ways[each] = partial(run, config)
+            except Exception as error:
+                failures.append(f"{each}: {error}")
+        if not ways:
+            raise RunError(f"no way to compute this runs: {failures[0]}")
+        return fastest_of(ways, partial(seconds_of, device=torch.device("cuda")))
+
+    return by_name[_VERDICTS.find(name, measure, by_name.__contains__)]

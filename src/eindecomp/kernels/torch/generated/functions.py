@@ -9,18 +9,38 @@ imported.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import triton
 import triton.language as tl
 from triton import knobs
 
+libdevice: Any
 if knobs.runtime.interpret:
-    from eindecomp.kernels.torch.generated import interpreted as libdevice
+    import numpy as np
+    from scipy import special
+    from triton.runtime.interpreter import TensorHandle
+
+    def _by(function):
+        """A function of NumPy's over tensors of the interpreter, which has no libdevice."""
+
+        def computed(*tensors):
+            arrays = [tensor.handle.data for tensor in tensors]
+            with np.errstate(all="ignore"):
+                found = np.asarray(function(*arrays)).astype(arrays[0].dtype)
+            of = max((tensor.type for tensor in tensors), key=lambda t: t.is_block())
+            if of.is_block():
+                of = tl.block_type(of.scalar, list(found.shape))
+            return tl.tensor(TensorHandle(found, tensors[0].handle.dtype), of)
+
+        return computed
+
+    libdevice = SimpleNamespace(erf=_by(special.erf), normcdf=_by(special.ndtr), pow=_by(np.power))
+    for name in ("exp", "log", "sqrt", "sin", "cos", "tanh", "fmod", "copysign"):
+        setattr(libdevice, name, _by(getattr(np, name)))
 else:
     from triton.language.extra import libdevice
-
-libdevice: Any = libdevice
 
 
 @triton.jit
@@ -68,48 +88,6 @@ def sign(x):
 
 
 @triton.jit
-def exp(x):
-    """e^x."""
-    return libdevice.exp(x)
-
-
-@triton.jit
-def log(x):
-    """The natural logarithm."""
-    return libdevice.log(x)
-
-
-@triton.jit
-def sin(x):
-    """The sine."""
-    return libdevice.sin(x)
-
-
-@triton.jit
-def cos(x):
-    """The cosine."""
-    return libdevice.cos(x)
-
-
-@triton.jit
-def tanh(x):
-    """The hyperbolic tangent."""
-    return libdevice.tanh(x)
-
-
-@triton.jit
-def erf(x):
-    """The error function."""
-    return libdevice.erf(x)
-
-
-@triton.jit
-def power(x, y):
-    """x to the power y, of floats."""
-    return libdevice.pow(x, y)
-
-
-@triton.jit
 def sqrt(x):
     """The square root, rounded once."""
     if x.dtype == tl.float32:
@@ -128,7 +106,7 @@ def rsqrt(x):
 def sigmoid(x):
     """1 / (1 + e^-x)."""
     one = tl.full([], 1.0, x.dtype)
-    e = exp(negative(tl.abs(x)))
+    e = libdevice.exp(negative(tl.abs(x)))
     return divide(tl.where(x >= tl.full([], 0.0, x.dtype), one, e), one + e)
 
 

@@ -12,7 +12,7 @@ text is in it.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from eindecomp.kernels.torch.generated.emit import (
     literal,
     type_text,
 )
-from eindecomp.kernels.torch.generated.form import BATCH, COLS, LETTERS, ROWS, SUMMED
+from eindecomp.kernels.torch.generated.form import BATCH, COLS, LETTERS, PACK, ROWS, SUMMED
 from eindecomp.lang.dtypes import widen
 
 if TYPE_CHECKING:
@@ -35,36 +35,26 @@ if TYPE_CHECKING:
 CONSTANTS = ("ROWS", "COLS", "UNROLL", "BAND", "PADDED", "EXACT", "LONG")
 """A block, summed steps written out, tiles of rows in a band; whether inputs may be read beyond
 their last row and column, whether tiles fill the output, whether offsets take 64 bits."""
-PACK = 4
-"""How many summed steps one load of a packed input brings."""
 _TILE = "ROWS, COLS"
 
 
-@dataclass(frozen=True, slots=True)
-class Blocking:
-    """How many blocks high and wide a tile is, and whether inputs are loaded in packs.
+@cache
+def tile_source(form: Form, high: int, wide: int, packed: bool = False) -> str:
+    """Write the function `kernel`; every program computes one tile of one element of the batch.
 
-    In packs, all inputs that vary along the one summed axis are `copies`, whose rows or columns and
-    steps of a pack are neighbours.
+    A tile is so many blocks high and wide. If it is `packed`, inputs are loaded in packs: all that
+    vary along the one summed axis are copies whose rows or columns, and steps of a pack, are
+    neighbours.
     """
-
-    high: int
-    wide: int
-    packed: bool = False
-
-
-def tile_source(form: Form, blocking: Blocking) -> str:
-    """Write the function `kernel`; every program computes one tile of one element of the batch."""
-    return _TileWriter(form, blocking).write()
+    return _TileWriter(form, high, wide, packed).write()
 
 
 class _TileWriter:
     """Writes a kernel from the top down, from the outermost loop inwards."""
 
-    def __init__(self, form: Form, blocking: Blocking) -> None:
-        self.form, self.program = form, form.program
-        self.packed = blocking.packed
-        self.high, self.wide = range(blocking.high), range(blocking.wide)
+    def __init__(self, form: Form, high: int, wide: int, packed: bool) -> None:
+        self.form, self.program, self.packed = form, form.program, packed
+        self.high, self.wide = range(high), range(wide)
         self._blocks = [*product(self.high, self.wide)]
         self._moving = [k for k, access in enumerate(form.inputs) if access.varies[SUMMED]]
         self._lines: list[str] = []
@@ -257,9 +247,9 @@ class _TileWriter:
         for k in self._moving:
             access = self.form.inputs[k]
             shape = "[:, None]" if access.varies[ROWS] else "[None, :]"
-            to = f".to({type_text(widen(access.type))})"
             for name, (offsets, block) in self._packs(k).items():
-                self._put(f"{name} = tl.load(a{k}_p + u + {offsets} + {block}){to}{shape}")
+                place = f"a{k}_p + u + {offsets} + {block}"
+                self._put(f"{name} = tl.load({place}){_widened(access)}{shape}")
 
     def _step(self, at: str) -> None:
         """Load a step, or a pack of them, and combine."""

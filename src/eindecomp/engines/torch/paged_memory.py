@@ -1,27 +1,117 @@
-"""The one arena of an engine: its paged executables use it in turn, and results may stay in it."""
+"""The memory of paged executables: pinned blocks of the host, and one arena on the GPU.
+
+A GPU copies from and to pinned memory on its own. Torch's own pinned memory comes in powers of two;
+here memory is mapped, registered once, and used again when nobody has a tensor in it any more. The
+arena is an engine's: its executables use it in turn, and results may stay in it.
+"""
 
 from __future__ import annotations
 
+import mmap
+from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING
-from weakref import ref
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary, finalize, ref
 
+import numpy as np
 import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
-from eindecomp.engines.torch.devices import empty_on
-from eindecomp.engines.torch.host_memory import typed
 from eindecomp.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Collection, Generator, Sequence
 
-    from eindecomp.engines.torch.host_memory import HostMemory
-    from eindecomp.engines.torch.ready_region import BoundRegion
     from eindecomp.layout.tiling import Tiling
 
     Blocks = dict[Tiling, list[torch.Tensor]]
+
+SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
+
+
+@dataclass(eq=False)
+class HostMemory:
+    """Blocks of host memory, pinned where there is a GPU."""
+
+    pinned: bool
+    _spare: dict[int, list[mmap.mmap]] = field(
+        default_factory=lambda: defaultdict[int, list[mmap.mmap]](list)
+    )
+
+    def empty(self, nbytes: int) -> torch.Tensor:
+        """So many bytes, of any contents; they come back when no tensor has them any more."""
+        if nbytes == 0:
+            return torch.empty(0, dtype=torch.uint8)
+        spare = self._spare[nbytes]
+        block = spare.pop() if spare else self._mapped(nbytes)
+        array = np.frombuffer(block, np.uint8, nbytes)
+        finalize(array, spare.append, block)
+        return torch.from_numpy(array)
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor."""
+        return typed(self.empty(tensor.nbytes), tensor.dtype, tensor.shape).copy_(tensor)
+
+    def _mapped(self, nbytes: int) -> mmap.mmap:
+        block = mmap.mmap(-1, nbytes)
+        if self.pinned:
+            tensor = torch.from_numpy(np.frombuffer(block, np.uint8, nbytes))
+            register(tensor)
+            finalize(block, _unregister, tensor.data_ptr())
+        return block
+
+
+class Pin:
+    """Keeps the memory of a tensor of the host pinned where it is, as long as this lives."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.storage = tensor.untyped_storage()
+        register(tensor)
+        finalize(self, _unregister, tensor.data_ptr())
+
+
+_PINS: WeakValueDictionary[range, Pin] = WeakValueDictionary()
+"""The pages that are registered."""
+
+
+def pinned(tensor: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
+    """A tensor in pinned memory: itself, or a copy where it shares pages with another one.
+
+    It stays so as long as the pin lives. Small ones are not worth it.
+    """
+    tensor = tensor.contiguous()
+    if tensor.nbytes < SMALL or tensor.is_pinned():
+        return tensor, None
+    start, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    own = range(start // mmap.PAGESIZE, -(-end // mmap.PAGESIZE))
+    pin = _PINS.get(own)
+    if pin is None:
+        if any(other.start < own.stop and own.start < other.stop for other in list(_PINS)):
+            return host.copied(tensor), None
+        pin = _PINS[own] = Pin(tensor)
+    return tensor, pin
+
+
+def register(tensor: torch.Tensor) -> None:
+    """Pin a tensor's memory, which is not pinned yet."""
+    cuda = cast("Any", torch.cuda.cudart())
+    code = int(cuda.cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0))
+    if code:
+        raise RunError(
+            f"{tensor.nbytes:,} bytes of host memory cannot be pinned: CUDA error {code}"
+        )
+
+
+def _unregister(address: int) -> None:
+    cuda = cast("Any", torch.cuda.cudart())
+    cuda.cudaHostUnregister(address)
+
+
+def typed(memory: torch.Tensor, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """Bytes as elements of a type, in a shape."""
+    return memory.view(dtype).view(tuple(shape))
 
 
 class ArenaMemory:
@@ -32,7 +122,7 @@ class ArenaMemory:
         self.user: object = None
         """Whose schedule was the last one."""
         self._memory: torch.Tensor | None = None
-        self.regions: dict[int, BoundRegion] = {}
+        self.regions: dict[int, Any] = {}
         """Those of the user that have been carried out in it, with their tensors."""
         self._tenants: list[ref[Tenant]] = []
         self.lock = RLock()
@@ -58,7 +148,7 @@ class ArenaMemory:
             self.regions.clear()
         if self._memory is None or len(self._memory) != nbytes:
             self.free()
-            self._memory = empty_on(self.device, nbytes)
+            self._memory = _empty_on(self.device, nbytes)
         self.user = user
         return self._memory, known
 
@@ -94,7 +184,7 @@ class ArenaMemory:
         known: dict[int, torch.Tensor] = {}
         for block in (block for own in blocks.values() for block in own):
             if id(block) not in known:
-                known[id(block)] = self._copy(block) if self._has(block) else block
+                known[id(block)] = self.host.copied(block) if self._has(block) else block
         return {tiling: [known[id(block)] for block in own] for tiling, own in blocks.items()}
 
     def _has(self, block: torch.Tensor) -> bool:
@@ -102,9 +192,6 @@ class ArenaMemory:
         return arena is not None and (
             block.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
         )
-
-    def _copy(self, block: torch.Tensor) -> torch.Tensor:
-        return typed(self.host.empty(block.nbytes), block.dtype, block.shape).copy_(block)
 
 
 class Tenant(dict["Tiling", list[torch.Tensor]]):
@@ -141,3 +228,15 @@ def leave_arena(given: object, but: ArenaMemory | None = None) -> None:
     data = given.data if isinstance(given, EngineTensor) else None
     if isinstance(data, Tenant) and (but is None or data.memory is not but):
         data.leave()
+
+
+def _empty_on(device: torch.device, nbytes: int) -> torch.Tensor:
+    """So many bytes of a device, of any contents."""
+    try:
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError:
+        free, _ = torch.cuda.mem_get_info(device)
+        raise RunError(
+            f"gpu_memory asks for {nbytes:,} bytes of {device}, of which {free:,} are free: "
+            "others use the rest"
+        ) from None

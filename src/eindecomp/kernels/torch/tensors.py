@@ -1,4 +1,4 @@
-"""Torch's element types, and how the unsigned ones that torch cannot compute with are carried.
+"""Torch's tensors as kernels see them: their elements by type, their dimensions by label.
 
 Of uint16, uint32 and uint64 torch stores, copies and converts tensors, but hardly computes with
 them. So they are *carried* as int64: the two narrow ones by value, uint64 by its bits. Sums,
@@ -19,10 +19,14 @@ from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
 from eindecomp.lang.numpy_backend import cast as cast_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eindecomp.lang.dtypes import DType
+    from eindecomp.lang.einsum import Labels
     from eindecomp.lang.scalar import Number
+
+    LabelBox = Mapping[str, tuple[int, int]]
+    """Where a window begins along a label, and how long it is."""
 
 _TORCH: Mapping[DType, torch.dtype] = {dtype(name): getattr(torch, name) for name in type_names}
 CARRIED = frozenset({torch.uint16, torch.uint32, torch.uint64})
@@ -76,7 +80,10 @@ def cast(x: Tensor | Number, to: DType, device: torch.device) -> Tensor:
     tensor([  0, 255,   0], dtype=torch.uint8)
     """
     if not isinstance(x, Tensor):
-        return _cast_number(x, to, device)
+        with np.errstate(all="ignore"):
+            found = cast_number(x, to)
+            wide = found.astype(np.float32) if to in LOW_PRECISION else found
+        return literal(wide.item(), torch_type(to), device)
     target = torch_type(to)
     if x.dtype == target:
         return x
@@ -87,13 +94,6 @@ def cast(x: Tensor | Number, to: DType, device: torch.device) -> Tensor:
     if x.dtype == torch.float64 and target == torch.float16:
         x = _to_odd(x)
     return x.to(target)
-
-
-def _cast_number(x: Number, to: DType, device: torch.device) -> Tensor:
-    with np.errstate(all="ignore"):
-        found = cast_number(x, to)
-        wide = found.astype(np.float32) if to in LOW_PRECISION else found
-    return literal(wide.item(), torch_type(to), device)
 
 
 def _to_integer(x: Tensor, to: DType) -> Tensor:
@@ -128,3 +128,37 @@ def _to_odd(x: Tensor) -> Tensor:
     bits = near.view(torch.int32)
     below = torch.where(back.abs() > x.abs(), bits - 1, bits)
     return torch.where(back == x, bits, below | 1).view(torch.float32)
+
+
+def distinct(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
+    """The diagonal along every label that stands twice, so that each stands once."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = x.diagonal(0, first, second)
+            labels = (*(t for k, t in enumerate(labels) if k not in (first, second)), label)
+    return x, labels
+
+
+def aligned(x: Tensor, labels: Labels, space: Labels) -> Tensor:
+    """A view with a dimension for each label of a space, of size 1 where the tensor has none."""
+    x = x.permute([labels.index(label) for label in space if label in labels])
+    for k, label in enumerate(space):
+        if label not in labels:
+            x = x.unsqueeze(k)
+    return x
+
+
+def window(x: Tensor, labels: Labels, box: LabelBox) -> Tensor:
+    """The part of a tensor that lies in a box."""
+    for k, label in enumerate(labels):
+        start, length = box[label]
+        if length != x.shape[k]:
+            x = x.narrow(k, start, length)
+    return x
+
+
+def expanded(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """A tensor repeated to a shape."""
+    return x if tuple(x.shape) == tuple(shape) else x.expand(shape)

@@ -1,0 +1,227 @@
+"""Softmax in a graph: sums over keys of values, weighted by exponentials that add up to 1.
+
+Of the maximum that is subtracted from the scores only one thing matters: it is one number for all
+keys of a row. So it cancels, and nobody asks how it is computed. Inside an aggregation over keys
+their label is `KEY`, whatever it is called there, so that equal weights are equal expressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from eindecomp.graph.patterns.terms import Read, strip_casts
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import SUM
+from eindecomp.lang.scalar import Arg, Call, Expr, call
+
+if TYPE_CHECKING:
+    from eindecomp.graph.patterns.terms import Terms
+    from eindecomp.graph.vertex import Vertex
+
+KEY = "@"
+"""What the label of the keys is called; no label of a graph has this name."""
+_LOWEST = -1e30
+"""A score so low that its exponential is 0 beside that of any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """exp(scale · scores + biases + shifts) where all masks hold, and 0 elsewhere."""
+
+    scores: Read
+    scale: float = 1.0
+    masks: frozenset[Expr] = frozenset()
+    biases: tuple[Expr, ...] = ()
+    shifts: tuple[Expr, ...] = ()
+    """What is added that is one number for all keys."""
+    is_finite: bool = False
+    """Whether a very low score stands for -∞: then keys count alike where no mask holds."""
+
+    def masked(self, mask: Expr, other: float | None = -inf) -> Weights:
+        """The weights where a further mask holds; elsewhere scores are `other`."""
+        is_finite = self.is_finite or other != -inf
+        return replace(self, masks=self.masks | {mask}, is_finite=is_finite)
+
+    def scaled(self, factor: float | None) -> Weights | None:
+        """What a number above 0 times the exponent makes of them."""
+        if factor is None or not 0 < factor < inf:
+            return None
+        biases, shifts = (
+            tuple(call("mul", term, factor) for term in terms)
+            for terms in (self.biases, self.shifts)
+        )
+        return replace(self, scale=self.scale * factor, biases=biases, shifts=shifts)
+
+    @property
+    def rows(self) -> set[str]:
+        """The labels of one softmax each."""
+        return {*self.scores.labels} - {KEY}
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxPart:
+    """The weights of some keys, and their values."""
+
+    weights: Weights
+    values: Read
+    divided_early: bool
+    """Whether weights are divided by their sum before they are multiplied by values."""
+
+
+def softmax_parts(terms: Terms, vertex: Vertex) -> list[SoftmaxPart] | None:
+    """The sets of keys over which a vertex is a softmax times values, None if it is not.
+
+    All have the same rows and subtract the same from them.
+    """
+    op, output = vertex.op, Read(vertex.name, vertex.labels)
+    if not isinstance(op, EinSum):
+        return None
+    parts: list[SoftmaxPart] | None = None
+    if op.agg is None:
+        parts = _divided_late(terms, output)
+    elif op.agg == SUM and len(op.aggregated) == 1:
+        parts = _divided_early(terms, output)
+    if not parts:
+        return None
+    first = parts[0].weights
+    alike = all(
+        (part.weights.rows, part.weights.shifts) == (first.rows, first.shifts) for part in parts
+    )
+    is_each_its_own = len({part.weights.scores for part in parts}) == len(parts)
+    return parts if alike and is_each_its_own else None
+
+
+def _divided_late(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
+    """(A + …) / (Z + …), sums over keys."""
+    match terms.unfold(terms.arg(output)):
+        case Call("div", (numerator, denominator)):
+            products, totals = _addends(terms, numerator), _addends(terms, denominator)
+        case _:
+            return None
+    if products is None or totals is None or len(products) != len(totals):
+        return None
+    sums = {_total(terms, read) for read in totals}
+    parts: list[SoftmaxPart] = []
+    for read in products:
+        above, below = factors_of(terms.enter(read, (KEY,)))
+        found = None if below else _weigh(terms, above)
+        if found is None or found[0] not in sums:
+            return None
+        parts.append(SoftmaxPart(*found, divided_early=False))
+    return parts
+
+
+def _divided_early(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
+    """The sum over keys of quotients times values."""
+    above, below = factors_of(terms.enter(output, (KEY,)))
+    ways = [(above, below)]
+    for k, expr in enumerate(above):
+        match terms.unfold(expr):
+            case Call("div", (weight, total)):
+                ways.append(([weight, *above[:k], *above[k + 1 :]], [*below, total]))
+            case _:
+                pass
+    for factors, divisors in ways:
+        found = _weigh(terms, factors)
+        totals = _addends(terms, divisors[0]) if len(divisors) == 1 else None
+        if found and totals and len(totals) == 1 and _total(terms, totals[0]) == found[0]:
+            return [SoftmaxPart(*found, divided_early=True)]
+    return None
+
+
+def _addends(terms: Terms, expr: Expr) -> list[Read] | None:
+    """The sums over keys that an expression adds."""
+    expr = terms.unfold(expr)
+    match expr, terms.read(expr):
+        case _, Read() as read:
+            return [read] if terms.aggregates(expr, SUM) else None
+        case Call("add", (left, right)), _:
+            first, second = _addends(terms, left), _addends(terms, right)
+            return None if first is None or second is None else first + second
+        case _:
+            return None
+
+
+def _total(terms: Terms, read: Read) -> Weights | None:
+    join = terms.enter(read, (KEY,))
+    found = None if join is None else _weights(terms, join)
+    return found if found is not None and found.rows == {*read.labels} else None
+
+
+def _weigh(terms: Terms, pair: list[Expr]) -> tuple[Weights, Read] | None:
+    """The weights and the values among two factors."""
+    if len(pair) != 2:
+        return None
+    for expr, other in (pair, pair[::-1]):
+        values, found = terms.read(other), _weights(terms, expr)
+        if found is not None and values is not None and KEY in values.labels:
+            return found, values
+    return None
+
+
+def factors_of(expr: Expr | None) -> tuple[list[Expr], list[Expr]]:
+    """What an expression multiplies, and what it divides that by."""
+    match None if expr is None else strip_casts(expr):
+        case None:
+            return [], []
+        case Call("mul", (left, right)):
+            a, b = factors_of(left)
+            c, d = factors_of(right)
+            return a + c, b + d
+        case Call("div", (left, right)):
+            a, b = factors_of(left)
+            return a, [*b, strip_casts(right)]
+        case other:
+            return [other], []
+
+
+def _weights(terms: Terms, expr: Expr) -> Weights | None:
+    match terms.unfold(expr):
+        case Call("where", (mask, left, right)) if 0 in (terms.number(left), terms.number(right)):
+            if terms.number(left) == 0:
+                mask, left = call("not", mask), right
+            found = _weights(terms, left)
+            return None if found is None else found.masked(mask)
+        case Call("exp", (exponent,)):
+            return _exponent(terms, exponent)
+        case _:
+            return None
+
+
+def _exponent(terms: Terms, expr: Expr) -> Weights | None:
+    """The weights whose exponents an expression is."""
+    expr = terms.unfold(expr)
+    match expr:
+        case Arg(index):
+            read = terms.reads[index]
+            is_product = terms.aggregates(expr, SUM) and KEY in read.labels
+            return Weights(read) if is_product else None
+        case Call("where", (mask, left, right)):
+            low = terms.number(right)
+            if low is None or low > _LOWEST:
+                mask, left, low = call("not", mask), right, terms.number(left)
+            found = None if low is None or low > _LOWEST else _exponent(terms, left)
+            return None if found is None else found.masked(mask, low)
+        case Call("mul" | "div" as op, (left, right)):
+            first, second = terms.number(left), terms.number(right)
+            if op == "div":
+                first, second = None, 1 / second if second else None
+            found = _exponent(terms, right if second is None else left)
+            return None if found is None else found.scaled(first if second is None else second)
+        case Call("add", (left, right)):
+            return _added(terms, left, right) or _added(terms, right, left)
+        case Call("sub", (left, right)):
+            return _added(terms, left, call("neg", right))
+        case _:
+            return None
+
+
+def _added(terms: Terms, expr: Expr, term: Expr) -> Weights | None:
+    found = _exponent(terms, expr)
+    if found is None:
+        return None
+    if any(KEY in read.labels for read in terms.read_by(term)):
+        return replace(found, biases=(*found.biases, term))
+    return replace(found, shifts=(*found.shifts, term))
