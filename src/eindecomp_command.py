@@ -9,7 +9,8 @@ import signal
 
 def main() -> None:
     """Run the command line."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `Command.invoke`
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nobody ignores it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `Command.invoke`
     from eindecomp.cli import main as run
 
     run()

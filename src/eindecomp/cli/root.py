@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
@@ -58,7 +57,7 @@ class Command(TyperCommand):
         """Run it."""
         from eindecomp.cli.options import refuse_overwriting
 
-        with suppress(ValueError):  # not in the main thread
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             # While modules were loaded, Ctrl-C ended the program: they might lose an exception.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         refuse_overwriting(ctx.params)
