@@ -1,7 +1,7 @@
 """A complete engine: devices that share nothing take turns. docs/write-an-engine.md explains it."""
 
 from eindecomp.engines.device import Device, HeldBlock
-from eindecomp.engines.result import (RunRecord)
+from eindecomp.engines.result import RunRecord
 from eindecomp.engines.tensor import place_in_blocks, placing_bytes, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.tra.program import steps
