@@ -29,8 +29,7 @@ eindecomp compare model.ein -p 8 --with megatron --with h,f --with sqrt""",
     "draw": """\
 eindecomp draw plan.json -o plan.svg
 eindecomp draw model.ein -p 8 --tiles Z
-eindecomp draw model.ein -p 8 --tiles Z -o tiles.svg
-eindecomp draw model.ein -p 8 --vertex Z -o vertex.svg""",
+eindecomp draw model.ein -p 8 --tiles Z -o tiles.svg""",
     "report": """\
 eindecomp report plan.json -o plan.html
 eindecomp report model.ein -p 8 --no-compare -o plan.html""",

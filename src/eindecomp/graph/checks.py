@@ -288,14 +288,10 @@ def reshape_op(spec: str, shape: Shape, sizes: Mapping[str, int], name: str) -> 
     every_size = group_sizes(before, shape, sizes, name)
     if any(len(group) > 1 for group in (*before, *after)):
         return Reshape(before, after, every_size)
-    labels, output = _flat(before), _flat(after)
+    labels, output = (tuple(label for (label,) in groups) for groups in (before, after))
     if set(labels) != set(output):
         raise GraphError(f"a reshape keeps its labels: {labels} is not {output}")
     return EinSum((labels,), output, Arg(0))
-
-
-def _flat(groups: tuple[Labels, ...]) -> Labels:
-    return tuple(label for group in groups for label in group)
 
 
 # EinSums

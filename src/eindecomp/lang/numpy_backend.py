@@ -41,6 +41,14 @@ def _to_integer(x: Any, to: np.dtype[np.generic]) -> Any:
     return choose(whole < low, to.type(limits.min), over)
 
 
+def _relu(x: Any) -> Any:
+    return np.maximum(x, np.zeros((), np.asarray(x).dtype))
+
+
+def _rsqrt(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
 def _power(x: Any, y: Any) -> Any:
     # Where one power serves all elements, NumPy takes a square root for ½, which at −∞ and −0.0 is
     # not IEEE's power that it takes elsewhere.
@@ -62,6 +70,14 @@ def _special(name: str) -> Callable[[Any], Any]:
 
 
 _erf, _expit, _normal_cdf = (_special(name) for name in ("erf", "expit", "ndtr"))
+
+
+def _gelu(x: Any) -> Any:
+    return x * _normal_cdf(x)
+
+
+def _silu(x: Any) -> Any:
+    return x * _expit(x)
 
 
 NUMPY: Mapping[str, Callable[..., Any]] = {
@@ -90,17 +106,17 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "real": np.real,
     "imag": np.imag,
     "conj": np.conj,
-    "relu": lambda x: np.maximum(x, np.zeros((), np.asarray(x).dtype)),
+    "relu": _relu,
     "exp": np.exp,
     "log": np.log,
     "sqrt": np.sqrt,
-    "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
+    "rsqrt": _rsqrt,
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": _expit,
-    "silu": lambda x: x * _expit(x),
-    "gelu": lambda x: x * _normal_cdf(x),
+    "silu": _silu,
+    "gelu": _gelu,
     **{name: partial(cast, to=dtype(name)) for name in type_names},
 }

@@ -106,6 +106,14 @@ def exact_integer(expr: Expr) -> int | None:
             return None
 
 
+def _floor_divide(x: int, y: int) -> int:
+    return x // y if y else 0
+
+
+def _remainder(x: int, y: int) -> int:
+    return x % y if y else 0
+
+
 _MAX_BITS = 128
 _EXACT: Mapping[str, Any] = {
     "add": operator.add,
@@ -116,8 +124,8 @@ _EXACT: Mapping[str, Any] = {
     "pow": operator.pow,
     "min": min,
     "max": max,
-    "floordiv": lambda x, y: x // y if y else 0,
-    "mod": lambda x, y: x % y if y else 0,
+    "floordiv": _floor_divide,
+    "mod": _remainder,
 }
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
 _QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds
-_LEAST = 0.01  # seconds for all strategies, however late it is
 _ALTERNATIVES = 0.2  # of the time limit, at most: a plan of thousands of vertices that all differ
 SCRIPTS = (
     "words.js", "view.js", "scene.js", "drawing.js", "graph.js",
@@ -141,7 +140,6 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
     vertices = [vertex_content(plan, name, number, shared) for name in number]
     alternatives = _alternatives(plan, rows, number, began + _ALTERNATIVES * time_limit)
     side_by_side = _strategies(plan, began + time_limit) if compare else []
-    custom = isinstance(plan.objective, Objective)
     return {
         "version": import_module("eindecomp").__version__,  # it stands above all layers
         "title": summary(plan).split("\n")[0].rstrip("."),
@@ -151,7 +149,7 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
         "objective": str(plan.objective),
         "unit": plan.objective.unit if isinstance(plan.objective, Objective)
         else _UNITS[plan.objective],
-        "computes": custom or plan.objective == "time",
+        "computes": isinstance(plan.objective, Objective) or plan.objective == "time",
         "devices": plan.devices,
         "mesh": mesh_words(plan.mesh),
         "cost": plan.cost,
@@ -226,7 +224,7 @@ def _alternatives(
 def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     """A row for the plan and for each strategy, which share the time that is left."""
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
-    left = max(deadline - monotonic(), _LEAST)
+    left = max(deadline - monotonic(), 0.01)  # a little, however late it is
     return [
         {
             "name": row.name,

@@ -247,7 +247,12 @@ def chain_of(vertex: Vertex, graph: Graph) -> Chain | None:
     if not (join in _JOINS if op.agg is None else distributes(join, op.agg)):
         return None
     parts = list(_links_apart(op.join, join))
-    if any(len(used_args(part)) > 1 for part in parts) or not _is_of_one_type(vertex, op, graph):
+    if any(len(used_args(part)) > 1 for part in parts):
+        return None
+    types = [graph[name].dtype for name in vertex.inputs]
+    whole = type_of(op.join, types, graph.scalars)
+    # In `Y * Z * X` two narrow numbers meet first, and may wrap around or overflow as they do.
+    if any(type_of(link, types, graph.scalars) != whole for link in _links(op.join)):
         return None
     maps: dict[int, Expr] = {}
     for part in sorted(parts, key=lambda part: not used_args(part)):
@@ -268,16 +273,6 @@ def join_factors(factors: Sequence[ChainFactor], op: str) -> Expr:
     for value in rest:
         first = call(op, first, value)
     return first
-
-
-def _is_of_one_type(vertex: Vertex, op: EinSum, graph: Graph) -> bool:
-    """Whether a chain is computed in one type from its first link on: order then changes no range.
-
-    In `Y * Z * X` two narrow numbers meet first, and may wrap around or overflow as they do.
-    """
-    types = [graph[name].dtype for name in vertex.inputs]
-    whole = type_of(op.join, types, graph.scalars)
-    return all(type_of(link, types, graph.scalars) == whole for link in _links(op.join))
 
 
 def _links(expr: Expr) -> Iterator[Call]:

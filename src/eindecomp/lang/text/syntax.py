@@ -14,8 +14,6 @@ from eindecomp.lang.scalar import FUNCTIONS, MAX_DEPTH, Number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eindecomp.lang.einsum import Labels
-
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -291,7 +289,7 @@ def label_of(item: Item) -> str:
     return item.name if isinstance(item, Label | Window) else ""
 
 
-def group_of(item: Item) -> Labels:
+def group_of(item: Item) -> tuple[str, ...]:
     """The labels that an index merges, one for a plain label."""
     return tuple(n.name for n in item.labels) if isinstance(item, Group) else (label_of(item),)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lark import Token, Transformer, v_args
+from lark import Token, Transformer, v_args  # pyright: ignore[reportUnknownVariableType]
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.names import IDENTIFIER
@@ -39,7 +39,6 @@ class Default(NamedTuple):
     at: int
 
 
-@v_args(inline=True)
 class ToSyntax(Transformer[Token, Any]):
     """Turns every reduced rule into a syntax node."""
 
@@ -265,6 +264,9 @@ class ToSyntax(Transformer[Token, Any]):
     def pow(self, base: s.Term, exponent: s.Term) -> s.Term:
         """`a**b`."""
         return _apply("pow", (base, exponent), base.at)
+
+
+v_args(inline=True)(ToSyntax)  # its methods take the children one by one
 
 
 def _options(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[tuple[str, Number], ...]]:
