@@ -374,10 +374,11 @@ def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tupl
             total = total + beyond(reduce(np.minimum, [direct, *relayed]), hides)
         return total
 
+    choose: Any = np.where
     handed: Any = paid([])
     kept: Any = np.zeros(len(homes), dtype=np.int64)
     for second in dict.fromkeys(need for need, _ in needs) if len(needs) > 1 else ():
         move, less = price.fetch(homes, [second], item)[:, 0], paid([second])
         is_worth_it: Any = move + less < kept + handed
-        kept, handed = np.where(is_worth_it, move, kept), np.where(is_worth_it, less, handed)
+        kept, handed = choose(is_worth_it, move, kept), choose(is_worth_it, less, handed)
     return kept, handed

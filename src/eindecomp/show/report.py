@@ -140,7 +140,6 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
     vertices = [vertex_content(plan, name, number, shared) for name in number]
     alternatives = _alternatives(plan, rows, number, began + _ALTERNATIVES * time_limit)
     side_by_side = _strategies(plan, began + time_limit) if compare else []
-    custom = isinstance(plan.objective, Objective)
     return {
         "version": import_module("eindecomp").__version__,  # it stands above all layers
         "title": summary(plan).split("\n")[0].rstrip("."),
@@ -150,7 +149,7 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
         "objective": str(plan.objective),
         "unit": plan.objective.unit if isinstance(plan.objective, Objective)
         else _UNITS[plan.objective],
-        "computes": custom or plan.objective == "time",
+        "computes": isinstance(plan.objective, Objective) or plan.objective == "time",
         "devices": plan.devices,
         "mesh": mesh_words(plan.mesh),
         "cost": plan.cost,
