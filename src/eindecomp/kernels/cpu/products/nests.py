@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 BEFORE, INSIDE, AFTER = range(3)
 """When a step is taken: before the blocks, for each of them, or after them."""
-_BUDGET = 2**18
-"""Bytes of temporaries in a block: within the cache that every core has to itself."""
+_BUDGET = 2**19
+"""Bytes of temporaries in a block: half of the cache that a core usually has to itself."""
 _UNIT = 8
 """Blocks of more indices than this are multiples of it, as rows of vector kernels are."""
 
