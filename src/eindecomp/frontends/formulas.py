@@ -95,9 +95,11 @@ def recognized(array: Array) -> Expr | None:
         return None
     value: Expr | None = None
     predicted: Array = np.asarray(int(origin))
-    for axis, places in enumerate(np.indices(array.shape, np.int64, sparse=True)):
-        at = tuple(min(1, size - 1) if k == axis else 0 for k, size in enumerate(array.shape))
+    for axis, size in enumerate(array.shape):
+        at = tuple(min(1, size - 1) if k == axis else 0 for k in range(array.ndim))
         step = int(array[at]) - int(origin)
+        along = [size if k == axis else 1 for k in range(array.ndim)]
+        places = np.reshape(np.arange(size, dtype=np.int64), along)
         predicted = np.add(predicted, np.multiply(places, step))
         if step:
             term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)

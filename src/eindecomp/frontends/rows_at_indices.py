@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -106,7 +107,8 @@ def aggregated_at(
     return trace.einsum(reads, output, "where(y == z, x, x3)", agg, rows.dtype)
 
 
-class RowsAt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RowsAt:
     """Rows for indices of the dimensions `dims` of an array, taken as one.
 
     `shared` says which other dimensions of the array are which of the index. Rows have the
@@ -131,12 +133,12 @@ def put_into(trace: Trace, x: View, at: RowsAt) -> View:
 
     Where an index occurs several times, the last row stays.
     """
-    dims, rows, index, shared = at
-    kept, row = sorted(shared.values()), len(index.dims)
+    rows, index = at.rows, at.index
+    kept, row = sorted(at.shared.values()), len(index.dims)
     gone = [k for k in range(row) if k not in kept]
     counts = [index.shape[k] for k in gone]
     places = trace.reshape(trace.iota(prod(counts), "int64"), counts)
-    size = prod(x.shape[dim] for dim in dims)
+    size = prod(x.shape[dim] for dim in at.dims)
     reads = [
         Read(index, tuple(range(row))),
         Read(places, tuple(gone)),

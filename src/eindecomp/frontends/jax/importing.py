@@ -188,9 +188,10 @@ class Reader:
         known.update(zip(closed.invars, arrays, strict=True))
 
         def value_of(atom: Any) -> Value:
-            if isinstance(atom, Literal):  # which may be a number of Python
-                return known_or_number(np.asarray(atom.val, atom.aval.dtype))
-            return known[atom]
+            if not isinstance(atom, Literal):
+                return known[atom]
+            aval: Any = atom.aval  # whose type a number of Python takes
+            return known_or_number(np.asarray(atom.val, aval.dtype))
 
         way = tuple(self._path)
         self._calls[way] = self._calls.get(way, -1) + 1

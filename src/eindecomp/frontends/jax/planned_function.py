@@ -291,8 +291,10 @@ def _cuts(spec: Iterable[Any], var: Any) -> Cuts:
     """The axes that cut each dimension; those that the plan leaves free are not cut."""
     cuts: list[Axes] = []
     for each in spec:
-        is_cut = each is not None and each is not PartitionSpec.UNCONSTRAINED
-        cuts.append((each,) if isinstance(each, str) else tuple(each) if is_cut else ())
+        if each is None or each is PartitionSpec.UNCONSTRAINED:
+            cuts.append(())
+        else:
+            cuts.append((each,) if isinstance(each, str) else tuple(each))
     return tuple(cuts + [()] * (len(var.aval.shape) - len(cuts)))
 
 

@@ -235,8 +235,9 @@ def _inputs(
         known: Any = None if is_weight else program.constants.get(target, tensor)
         if known is not None and known.device.type == "meta":
             known = rebuilt.get(target, known)
-        has_values = known is not None and known.device.type != "meta"
-        made = trace.constant(to_numpy(known)) if has_values else None
+        made = None
+        if known is not None and known.device.type != "meta":
+            made = trace.constant(to_numpy(known))
         if made is None:
             own = input_name(first.get(id(tensor), target))
             if own not in weights:  # else it is shared

@@ -108,7 +108,7 @@ class Interpreter:
             return None
         if (inner := inlined(node, values)) is not None:
             return self.run(inner.module.graph, inner.inputs, inner.module)
-        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        args, kwargs = cast("Any", fx.map_arg((node.args, node.kwargs), values.__getitem__))
         if target is python_operator.getitem:
             return _result(node, args[0], args[1])
         if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
@@ -157,7 +157,8 @@ class Interpreter:
 def _of_python(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Arithmetic of sizes, and tuples of several results."""
     target: Any = node.target
-    if isinstance(target, type) and issubclass(target, tuple):
+    made: object = node.target
+    if isinstance(made, type) and issubclass(made, tuple):
         return args[0] if len(args) == 1 else args
     if callable(target) and all(isinstance(arg, int | float) for arg in args):
         return target(*args, **kwargs)

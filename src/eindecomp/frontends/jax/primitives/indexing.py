@@ -113,7 +113,7 @@ class _Way(NamedTuple):
     agg: str
 
 
-_WAYS = {
+_OFFICIAL = {
     "scatter-add": _Way("x + y", "sum"),
     "scatter-sub": _Way("x - y", "sum"),
     "scatter-mul": _Way("x * y", "prod"),
@@ -121,7 +121,7 @@ _WAYS = {
     "scatter-min": _Way("min(x, y)", "min"),
     "scatter": _Way("y", ""),
 }
-_WAYS |= {name.replace("-", "_"): way for name, way in _WAYS.items()}
+_WAYS = _OFFICIAL | {name.replace("-", "_"): way for name, way in _OFFICIAL.items()}
 
 
 @primitive(*_WAYS)
