@@ -74,6 +74,7 @@ LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the leas
 # Equal layers, and the price of memory
 
 NEAR_STEPS, FAR_STEPS = 1, 4  # steps within which vertices must look the same to choose alike
+USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
 MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 

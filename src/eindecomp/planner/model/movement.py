@@ -74,6 +74,8 @@ class MovementModel:
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
     """Whether every home has a variable of its own, as counting memory needs it."""
+    needs: bool = False
+    """Whether what a vertex reads of a tensor with a second layout is a variable of its own."""
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
     """For vertices that choose alike, in whose name they do."""
     tables: CostTables = field(default_factory=CostTables)
@@ -125,7 +127,7 @@ class MovementModel:
         }
         model = MovementModel(
             graph, price, rules, sites, second, sharers, relays, pairs, apart,
-            alike, CostTables(deadline),
+            by_levels, alike, CostTables(deadline),
         )  # fmt: skip
         model._add_sites()
         return model
@@ -317,6 +319,9 @@ class MovementModel:
         if reads is None or self.maker(name) not in self.sites:
             return
         reader, hides = self.assign[site.vertex.name], self._hides(site)
+        if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
+            hides = _most_hidden(hides, reads)
+            reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
             self.graph[name].dtype.itemsize,
@@ -344,6 +349,27 @@ class MovementModel:
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)
             self.tables.table((self.second[name], reader), second_key, fetch.second_table)
+
+    def _add_need(self, site: Site, k: int, reads: Reads) -> tuple[int, Reads]:
+        """A variable for what a vertex reads of an input: fewer choices than its assignments."""
+        each = np.arange(len(reads.cuts))
+        need = self.tables.variable(np.zeros(len(each), dtype=np.int64))
+
+        def table() -> Any:
+            return np.where(reads.of[:, None] == each[None], 0.0, inf)
+
+        key = (id(site.choices), k, "need")
+        self.tables.table((self.assign[site.vertex.name], need), key, table)
+        return need, Reads(reads.cuts, each)
+
+
+def _most_hidden(hides: Any | None, reads: Reads) -> Any | None:
+    """For each cut that is read, the most that any assignment hides that reads it."""
+    if hides is None:
+        return None
+    most = np.zeros(len(reads.cuts))
+    np.maximum.at(most, reads.of, hides)
+    return most
 
 
 def _flagged(

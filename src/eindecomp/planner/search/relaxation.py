@@ -9,6 +9,7 @@ whole mesh is one level.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -230,6 +231,8 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
 def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:
     choice = bounding.choice
     vectors = None if choice is None else _vectors(model, [choice])
+    if vectors is not None and len(levels) > 1 and not bounding.solved:
+        vectors = _shared_by_equals(model, vectors)
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
     return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
@@ -242,6 +245,24 @@ def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
         return None
     each: list[Any] = [model.assignments(choice) for choice in choices]
     return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}
+
+
+def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
+    """With each vertex's own pieces the usual ones of vertices that have the same choices.
+
+    What is left of folded layers is not solved exactly: equal layers are cut better.
+    """
+    usual: dict[int, Counter[Vector]] = {}
+    for name, rows in vectors.items():
+        usual.setdefault(id(model.sites[name].choices), Counter()).update(rows)
+    common = {
+        kind: [vector for vector, _ in counts.most_common(budgets.USUAL_VECTORS)]
+        for kind, counts in usual.items()
+    }
+    return {
+        name: tuple(dict.fromkeys((*rows, *common[id(model.sites[name].choices)])))
+        for name, rows in vectors.items()
+    }
 
 
 @lru_cache(maxsize=1 << 10)

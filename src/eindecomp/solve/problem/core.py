@@ -21,7 +21,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.solve import budgets
 from eindecomp.solve.compiled import compiled
-from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets, places
+from eindecomp.solve.problem.arrays import Floats, Ints, offsets, places
 from eindecomp.solve.problem.cost_network import CostNetwork, network_over
 from eindecomp.solve.problem.problem import Problem
 
@@ -117,7 +117,7 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
             cells = np.zeros((1, len(scope)), dtype=np.int64)
         tables.append(((len(sizes),), table[tuple(cells.T)]))
         for axis, v in enumerate(scope):
-            agrees: Mask = cells[:, axis, None] == np.arange(table.shape[axis])
+            agrees = np.eye(table.shape[axis], dtype=bool)[cells[:, axis]]
             tables.append(((len(sizes), v), np.where(agrees, 0.0, np.inf)))
         sizes.append(len(cells))
     plain = CostNetwork(sizes, tables).to_problem(integral=problem.integral)
