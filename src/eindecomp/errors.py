@@ -6,14 +6,12 @@ name the expression, the label and the shape; a text error also shows the line w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any
 
 
 class EinDecompError(ValueError):

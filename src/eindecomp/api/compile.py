@@ -6,29 +6,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from eindecomp.engines.engine import Engine, find_engine, ranks_of
 from eindecomp.engines.executable import Executable
+from eindecomp.engines.result import Event, Result
 from eindecomp.errors import EinDecompError, InputError, PlanError
-from eindecomp.planner.costs.machine import machine_of
+from eindecomp.planner.costs.machine import Machine, machine_of
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import is_wanted, showing
 from eindecomp.show.trace import tracing
 from eindecomp.store.plan_file import from_json, to_json
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.simulation.network import Network
+from eindecomp.tra.simulation.run import SimulatedRun
 from eindecomp.tra.simulation.simulate import simulate_program
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from eindecomp.engines.result import Event, Result
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.tra.simulation.run import SimulatedRun
 
 _FAILED = b"failed: "
 

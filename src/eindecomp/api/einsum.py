@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.api.compile import engine_of
-from eindecomp.engines.engine import device_count
+from eindecomp.engines.engine import Engine, device_count
 from eindecomp.engines.executable import Executable
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import ExpressionError, InputError
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.dtypes import dtype as read_dtype
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.scalar import Expr
 from eindecomp.planner.make import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr
-
     Array = np.ndarray[Any, Any]
 
 _PACKAGES = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}

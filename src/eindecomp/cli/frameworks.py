@@ -9,16 +9,17 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import orjson
 import typer
+from numpy.typing import NDArray
 
 from eindecomp.cli.options import Json, Output, name_of, read
 from eindecomp.cli.terminal import status_line
@@ -26,15 +27,9 @@ from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import EinDecompError, InputError, PlanError, needing_extras, suggest
 from eindecomp.frontends.placements import Target, exported
+from eindecomp.graph.graph import Graph
 from eindecomp.lang.dtypes import dtype
 from eindecomp.store.plan_file import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.graph import Graph
 
 _SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare>\d+(?:,\d+)*)")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import orjson
 import typer
@@ -13,14 +14,9 @@ import typer
 from eindecomp.cli.options import EngineName, EngineOptions, Json, engine_from
 from eindecomp.cli.terminal import status_line
 from eindecomp.cli.texts import STRATEGY_HELP, number_from, strategy_from, strategy_names
-from eindecomp.engines.engine import ranks_of
+from eindecomp.engines.engine import Ranks, ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eindecomp.engines.engine import Ranks
-    from eindecomp.models.llama import GeneratedToken, Llama
+from eindecomp.models.llama import GeneratedToken, Llama
 
 DEFAULT = "o,v,h,f"
 """The strategy of `Llama.load`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 import typer
@@ -27,6 +27,8 @@ from eindecomp.cli.terminal import columns, status_line
 from eindecomp.cli.texts import strategy_from, strategy_names
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
+from eindecomp.layout.tiling import TileGrid
+from eindecomp.planner.plan import Plan
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.compare import table_of as compared_table
 from eindecomp.show.movements import alternatives
@@ -34,10 +36,6 @@ from eindecomp.show.progress import solving
 from eindecomp.show.rows import folded_rows, rows_of
 from eindecomp.show.simulated import table_of as simulated_table
 from eindecomp.store.plan_file import from_json, to_json
-
-if TYPE_CHECKING:
-    from eindecomp.layout.tiling import TileGrid
-    from eindecomp.planner.plan import Plan
 
 
 @planning

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from eindecomp.cli.texts import pairs_from
-from eindecomp.engines.engine import engine_names, find_engine
+from eindecomp.engines.engine import Engine, engine_names, find_engine
 from eindecomp.engines.whole_files import check_writable
 from eindecomp.errors import EinDecompError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.store.plan_file import PLAN_FILE, from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.graph.graph import Graph
 
 
 def to_write(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it

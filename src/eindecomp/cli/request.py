@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -20,16 +20,13 @@ from eindecomp.cli.texts import (
     tie_from,
     work_from,
 )
-from eindecomp.engines.engine import stated_device_count
+from eindecomp.engines.engine import Engine, stated_device_count
+from eindecomp.graph.graph import Graph
 from eindecomp.planner.costs.machine import PRESETS
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import solving
 from eindecomp.store.plan_file import from_json
-
-if TYPE_CHECKING:
-    from eindecomp.engines.engine import Engine
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.plan import Plan
 
 InputsName = Literal["free", "sharded"]
 ObjectiveName = Literal["bytes", "bound", "time"]

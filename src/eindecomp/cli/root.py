@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eindecomp import __version__
 from eindecomp.cli.terminal import STATUSES, telling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GROUPS = {
     "Plan and look": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -39,24 +40,21 @@ from eindecomp.engines.array_files import (
     open_stored,
     reading,
 )
+from eindecomp.engines.engine import Engine
 from eindecomp.engines.jax.hlo import KINDS
+from eindecomp.engines.result import Result
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.evaluate import evaluate
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cache import limit
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.planner.plan import Plan
 from eindecomp.show.trace import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.result import Result
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.plan import Plan
-
     Array = np.ndarray[Any, Any]
 
 

@@ -7,19 +7,16 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from shutil import get_terminal_size
 from threading import current_thread, main_thread
 from time import sleep
-from typing import TYPE_CHECKING
 
 import typer
 
 from eindecomp.errors import EinDecompError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _WIDTH = 80  # where there is no terminal, and COLUMNS does not say
 _LEAST_WIDTH = 40

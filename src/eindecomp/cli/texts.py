@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import typer
 
-from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.planner.space.strategy import GivenStrategy
+from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES, GivenStrategy
 
 
 def pairs_from(option: str, example: str, texts: Iterable[str], sign: str = "=") -> dict[str, str]:

@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import zipfile
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -20,17 +21,12 @@ from numpy.lib.format import MAGIC_PREFIX, open_memmap, write_array
 
 from eindecomp.engines.safetensors_file import open_tensor
 from eindecomp.errors import InputError, extra, quote, suggest
-from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of
+from eindecomp.graph.graph import Graph
+from eindecomp.lang.dtypes import BFLOAT16, DType
+from eindecomp.layout.boxes import Box, shape_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-
     Array = np.ndarray[Any, Any]
     GivenOutputs = Mapping[str, str | Path] | str | None
     """Files by output, or as the command line writes them: `Z=z.npy,Y=y.zarr`."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
-from eindecomp.layout.boxes import inside, meet, shape_of, show_box, volume, within
+from eindecomp.kernels.library import KernelLibrary
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume, within
+from eindecomp.tra.program.device_row import DeviceStep
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from eindecomp.kernels.library import KernelLibrary
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.tra.program.device_row import DeviceStep
-    from eindecomp.tra.program.program import Program
 
 
 class Peer(Protocol):

@@ -7,7 +7,7 @@ closing) is in `Executable`; an engine adds where tensors lie and how steps are 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from eindecomp.errors import EinDecompError, InputError, needing_extras, suggest
 from eindecomp.kernels.cores import cores
+from eindecomp.layout.boxes import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     import numpy as np
 
     from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.layout.boxes import Box
     from eindecomp.planner.plan import Plan
 
     ReadOthers = Callable[[], tuple[dict[str, Any], dict[str, Any]]]

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from eindecomp.engines.array_files import open_stored
+from eindecomp.engines.engine import Engine, Prepared
+from eindecomp.engines.result import Listener, Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
+from eindecomp.graph.vertex import Vertex
+from eindecomp.tra.paging.schedule import Schedule
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Engine, GoOn, Prepared
-    from eindecomp.engines.result import Listener, Result
-    from eindecomp.graph.vertex import Vertex
+    from eindecomp.engines.engine import GoOn
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.paging.schedule import Schedule
 
 
 class Executable:

@@ -7,6 +7,7 @@ again and again, as training does, keeps what a run drops for the next (`Spare`)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Gather
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import DType
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Peak, peak_of, results_on
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.program.program import Program
-
     Array = np.ndarray[Any, Any]
 
 LARGE = 1 << 20

@@ -6,29 +6,23 @@ are numbered within a run. `RunRecord` tells them, and counts what ends up in `S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.above import from_above
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError, RunError, quote, suggest
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.boxes import show_box
+from eindecomp.layout.boxes import Box, show_box
+from eindecomp.tra.program.device_row import DeviceStep
 from eindecomp.tra.program.memory import fullest
-from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.layout.boxes import Box
-    from eindecomp.tra.program.device_row import DeviceStep
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, Step, kind_of
 
 Array = np.ndarray[Any, Any]
 

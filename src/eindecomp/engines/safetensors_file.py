@@ -8,25 +8,22 @@ written gets a stamp, by which damage is noticed.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.whole_files import flush, naming_file
 from eindecomp.errors import InputError, extra, quote, shorten
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.dtypes import dtype as dtype_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-    from typing import IO
-
-    from eindecomp.lang.dtypes import DType
-
     Array = np.ndarray[Any, Any]
 
 _CHUNK = 1 << 22  # bytes that are read at a time

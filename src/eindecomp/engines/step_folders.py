@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
-from eindecomp.engines.engine import agree, at_first, common_token
+from eindecomp.engines.engine import Ranks, agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
 from eindecomp.engines.whole_files import (
     beside,
@@ -29,12 +31,7 @@ from eindecomp.engines.whole_files import (
 from eindecomp.errors import InputError, quote, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
     import numpy as np
-
-    from eindecomp.engines.engine import Ranks
 
     Array = np.ndarray[Any, Any]
 

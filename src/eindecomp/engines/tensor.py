@@ -6,7 +6,7 @@ blocks are put together again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import compress
@@ -18,18 +18,14 @@ import numpy as np
 
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.library import library_of
-from eindecomp.layout.boxes import shape_of, volume
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, shape_of, volume
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import received
+from eindecomp.tra.program.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.tra.program.program import Program
-
     Array = np.ndarray[Any, Any]
     Blocks = dict[Tiling, list[Array]]
     """For each layout of a tensor every device's block of it."""

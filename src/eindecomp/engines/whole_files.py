@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from secrets import token_hex
 from stat import S_IMODE
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
-    from typing import IO
+from typing import IO
 
 
 def beside(place: Path, token: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.engines.engine import Engine
+from eindecomp.engines.executable import Executable
 from eindecomp.experiments.measure import (
     DEVICES,
     FEW,
@@ -21,18 +24,13 @@ from eindecomp.experiments.measure import (
     ranks_of,
 )
 from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.graph.graph import Graph
 from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import applicable
+from eindecomp.planner.space.strategy import GivenStrategy, applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.executable import Executable
     from eindecomp.experiments.measure import Peer, Way
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
     Peers = Callable[[Mapping[str, Array]], Mapping[str, Peer]]

@@ -12,6 +12,8 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.engines.engine import Engine
+from eindecomp.engines.executable import Executable
 from eindecomp.errors import check_whole
 from eindecomp.experiments.measure import (
     DEVICES,
@@ -26,22 +28,19 @@ from eindecomp.experiments.measure import (
     race,
 )
 from eindecomp.experiments.record import Findings, LossCurve
+from eindecomp.graph.graph import Graph
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import applicable
+from eindecomp.planner.space.strategy import GivenStrategy, applicable
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.executable import Executable
     from eindecomp.experiments.measure import Peer, Way
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.space.strategy import GivenStrategy
 
     Array = np.ndarray[Any, Any]
     Batch = Mapping[str, Array]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.engine import Engine
 from eindecomp.experiments.measure import (
     FEW,
     OURS,
@@ -23,9 +25,6 @@ from eindecomp.models.llama.on_devices import bucket
 from eindecomp.planner.space.strategy import applicable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
     from eindecomp.experiments.measure import Peer
 
     Array = np.ndarray[Any, Any]

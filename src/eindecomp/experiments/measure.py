@@ -12,25 +12,21 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.api.compile import engine_of
-from eindecomp.engines.engine import Ranks, device_count
+from eindecomp.engines.engine import Engine, Ranks, device_count
 from eindecomp.engines.engine import ranks_of as engine_ranks
 from eindecomp.experiments.record import Kind, Priced, Timed, Timing
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite
 from eindecomp.planner.make import plan as make_plan
-from eindecomp.planner.space.strategy import applicable
+from eindecomp.planner.plan import Plan
+from eindecomp.planner.space.strategy import GivenStrategy, applicable
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
-
-if TYPE_CHECKING:
-    from eindecomp.engines.engine import Engine
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.strategy import GivenStrategy
 
 DEVICES = (2, 4, 8, 16, 32, 64)
 FEW = DEVICES[:3]

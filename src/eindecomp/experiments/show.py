@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.experiments.measure import OURS
+from eindecomp.experiments.record import Host, LossCurve, Priced, Record, Timed
 from eindecomp.show.words import ratio, render, short, table
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.record import Host, LossCurve, Priced, Record, Timed
-
     Columns = Mapping[str, Callable[[Any], str]]
     """For each column, what a row has in it."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.formulas import (
@@ -15,15 +15,18 @@ from eindecomp.frontends.formulas import (
     rewired,
     typed_number,
 )
-from eindecomp.frontends.record import Factor, View, common_factors, size_of, whole, with_dim
+from eindecomp.frontends.record import (
+    Dim,
+    Factor,
+    Record,
+    View,
+    common_factors,
+    size_of,
+    whole,
+    with_dim,
+)
 from eindecomp.graph.ops import Fill, Reshape, Slice
-from eindecomp.lang.scalar import Arg, Const, call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.frontends.record import Dim, Record
-    from eindecomp.lang.scalar import Expr
+from eindecomp.lang.scalar import Arg, Const, Expr, call
 
 
 def without_axis(record: Record, array: View, place: int) -> View:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from eindecomp.frontends.arrange import merged, settled, without_axis
 from eindecomp.frontends.formulas import as_formula, joined_ends, reindexed
-from eindecomp.frontends.record import Factor, View, has_axis, size_of, transposed, with_dim
+from eindecomp.frontends.record import (
+    Dim,
+    Factor,
+    Record,
+    View,
+    has_axis,
+    size_of,
+    transposed,
+    with_dim,
+)
 from eindecomp.graph.ops import Concat, Gather, ScatterAdd, Slice
-from eindecomp.lang.scalar import Arg, Call, Const, call, replace_args, used_args
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import Dim, Record
-    from eindecomp.lang.scalar import Expr
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, replace_args, used_args
 
 
 def sliced(record: Record, array: View, place: int, start: int, stop: int) -> View:

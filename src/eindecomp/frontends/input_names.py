@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any
 
 from eindecomp.errors import InputError, suggest
 from eindecomp.lang.names import KEYWORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-    from typing import Any
-
     from eindecomp.graph.graph import Graph
 
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, GraphError
 from eindecomp.frontends.arrange import merged, split, without_axis
 from eindecomp.frontends.formulas import formula, typed_number
-from eindecomp.frontends.record import Factor, View, common_factors, has_axis, size_of, with_dim
+from eindecomp.frontends.record import (
+    Dim,
+    Factor,
+    Record,
+    View,
+    common_factors,
+    has_axis,
+    size_of,
+    with_dim,
+)
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.lang.dtypes import Kind, kind
-from eindecomp.lang.scalar import Arg, call, replace_args
+from eindecomp.lang.dtypes import Kind, Type, kind
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.scalar import Arg, Expr, call, replace_args
 from eindecomp.lang.scalar_types import type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from eindecomp.frontends.record import Dim, Record
-    from eindecomp.lang.dtypes import Type
-    from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr
 
 _REPEATS = {"sum": "mul", "prod": "pow"}
 """What repeating elements comes to in these aggregations."""

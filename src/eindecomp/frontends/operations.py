@@ -6,21 +6,16 @@ orders, running aggregates and groups are found by comparing every element with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Literal
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
+from eindecomp.frontends.record import View
+from eindecomp.frontends.trace import Trace
 from eindecomp.graph.text.macros import prelude_monoids
 from eindecomp.lang.dtypes import BOOL
 from eindecomp.lang.scalar import Arg, Tuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Literal
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.trace import Trace
-
 
 # Functions of elements that lose no digits near 0, as joins
 

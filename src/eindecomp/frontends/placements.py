@@ -15,26 +15,22 @@ along one dimension of its mesh at a time moves less: `coarsest` is the mesh of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.input_names import qualified
 from eindecomp.frontends.tensor_parallel import tp_plan
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.layout.cut import Cut, Span, is_plain, pieces_by
+from eindecomp.layout.cut import Axes, Cut, Span, is_plain, pieces_by
 from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.view import view_of
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
 from eindecomp.tra.program.make import program_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from eindecomp.layout.cut import Axes
-    from eindecomp.planner.plan import Plan
 
 Said = TypeVar("Said")
 

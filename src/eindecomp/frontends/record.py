@@ -9,22 +9,19 @@ vertex. The record knows which dimensions operations align, and names them in th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Fill, Reshape
+from eindecomp.graph.ops import Fill, Op, Reshape
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.scalar import Expr, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr, Number
-
     Operand = tuple[str, Sequence[str | None]]
     """A vertex, and a label for each of its dimensions; None for one that is not in the result."""
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.frontends.formulas import evaluated, neutral
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import padded, placed, running
+from eindecomp.frontends.record import View
+from eindecomp.frontends.trace import Trace
 from eindecomp.lang.dtypes import INT64
-from eindecomp.lang.scalar import Arg, replace_args, used_args
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.trace import Trace
-    from eindecomp.lang.scalar import Number
+from eindecomp.lang.scalar import Arg, Number, replace_args, used_args
 
 
 def flat_index(trace: Trace, indices: Sequence[View], sizes: Sequence[int]) -> View:

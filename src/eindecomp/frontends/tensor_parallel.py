@@ -10,26 +10,21 @@ convolutions and residual sums, is whole on every device, even where the plan di
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from eindecomp.errors import PlanError
 from eindecomp.frontends.input_names import qualified
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Reshape
-from eindecomp.lang.einsum import EinSum
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import SUM
-from eindecomp.layout.cut import pieces_by
-from eindecomp.layout.view import is_planned, view_of
+from eindecomp.layout.cut import Axes, pieces_by
+from eindecomp.layout.view import Dims, is_planned, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.einsum import Labels
-    from eindecomp.layout.cut import Axes
-    from eindecomp.layout.view import Dims
     from eindecomp.planner.plan import Plan
 
 WEIGHT = ".weight"

@@ -7,9 +7,9 @@ differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their nam
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,22 +18,16 @@ from eindecomp.frontends import arrange, element_moves
 from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
 from eindecomp.frontends.input_names import free_name
 from eindecomp.frontends.join import Read, joined, joined_type
-from eindecomp.frontends.record import Factor, Record, View, distinct, size_of, transposed
+from eindecomp.frontends.record import Dim, Factor, Record, View, distinct, size_of, transposed
 from eindecomp.graph.checks import join_of
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Input, Reshape, ScatterAdd, relabel
 from eindecomp.graph.patterns.attention import find_attention
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang import dtypes
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Arg, call
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from eindecomp.frontends.record import Dim
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr, Number
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.scalar import Arg, Expr, Number, call
 
 
 class Trace:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import GraphError, InputError, suggest
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-
     Array = np.ndarray[Any, Any]
 
 _NAMED = 5  # tensors that one message names

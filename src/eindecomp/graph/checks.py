@@ -6,7 +6,7 @@ So a mistake gets a message instead of a stack trace.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import currentframe
 from itertools import combinations
@@ -17,7 +17,9 @@ import numpy as np
 
 from eindecomp.errors import GraphError, LabelWarning, OperandError, quote, suggest
 from eindecomp.graph.infer import group_sizes
-from eindecomp.graph.ops import Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_args
@@ -25,12 +27,6 @@ from eindecomp.lang.spec import is_ellipsis_label, parse_groups, parse_spec
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Shape, Vertex
-    from eindecomp.lang.dtypes import DType
-
     Operands = list[tuple[str, Labels]]
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ from eindecomp.errors import InputError
 from eindecomp.graph.arrays import check_inputs, check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels
@@ -28,10 +29,6 @@ from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-
-    from eindecomp.graph.vertex import Vertex
-
     Array = np.ndarray[Any, Any]
     State = list[Array]
 

@@ -6,10 +6,10 @@ derivative of the join by x, times the rule of the aggregation, summed over the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import GradientError
 from eindecomp.graph.checks import expect
@@ -17,17 +17,12 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.differentiate import pullback
-from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
+from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Expr, call, chain, replace_args, used_args, values
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from eindecomp.lang.dtypes import DType
 
 MAX_ADDENDS = 8
 """How many adjoints one vertex adds up."""

@@ -8,7 +8,8 @@ which makes the table's order a topological one.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from eindecomp.above import from_above
 from eindecomp.errors import GraphError, naming, suggest
@@ -28,23 +29,15 @@ from eindecomp.graph.checks import (
 )
 from eindecomp.graph.infer import infer
 from eindecomp.graph.ops import Concat, Fill, Input, Op
-from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.write import write_scalar, write_vertex
+from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
 from eindecomp.lang.monoid import PROD, SUM, Monoid, declaration
 from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
 from eindecomp.lang.scalar import Arg, Expr, Number
 from eindecomp.lang.spec import parse_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from eindecomp.graph.vertex import Shape
-    from eindecomp.graph.write import Picture
-    from eindecomp.lang.dtypes import DType
-
 
 Tensor = Vertex | str
 """A vertex of a graph, or its name."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex, check_shape, show
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.lang.scalar import used_scalars, values
+from eindecomp.lang.monoid import Monoid
+from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import result_type, type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.lang.monoid import Monoid
-    from eindecomp.lang.scalar import Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,13 @@ Every kind knows its output labels; what its inputs must look like and what come
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError
 from eindecomp.lang.einsum import MAX_LABELS, EinSum, Labels
 from eindecomp.lang.names import CONSTANTS, check_label
 from eindecomp.lang.scalar import Expr, Tuple, used_args
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ all operands is one of them.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from eindecomp.graph.work import (
     MOST_OPERANDS,
@@ -21,11 +22,7 @@ from eindecomp.graph.work import (
     least_operations,
     pair_operations,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from eindecomp.lang.einsum import Labels
+from eindecomp.lang.einsum import Labels
 
 Order = frozenset[int]
 Step = tuple[int, ...]

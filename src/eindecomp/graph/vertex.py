@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -10,8 +11,6 @@ from eindecomp.errors import GraphError
 from eindecomp.lang.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eindecomp.graph.ops import Op
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels

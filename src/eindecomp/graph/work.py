@@ -7,26 +7,20 @@ more than a block of what lies between. Its operations are those of the best suc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from eindecomp.graph.ops import ScatterAdd
-from eindecomp.lang.dtypes import concrete, widen
-from eindecomp.lang.einsum import EinSum
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Op, ScatterAdd
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType, concrete, widen
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import Call, Const, Expr, used_args, values
 from eindecomp.lang.scalar_types import with_casts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import Labels
 
 ELEMENTARY = frozenset(
     {"exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "silu", "gelu", "pow"}

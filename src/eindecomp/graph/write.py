@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from eindecomp.above import from_above
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.lang.dtypes import FLOAT32
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import FLOAT32, DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import to_text, used_args
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
 
 
 def write_scalar(name: str, dtype: DType) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from time import time
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import InputError, quote
 
@@ -28,8 +28,6 @@ try:
 except ImportError:  # only POSIX has it
     fcntl = None
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 LIMIT = "EINDECOMP_CACHE_MB"
 """The environment variable that says how many MiB are kept; 0 stores and loads nothing."""

@@ -10,20 +10,19 @@ package adds one as an entry point of the group `eindecomp.kernels`, a callable 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eindecomp.errors import InputError, needing_extras, suggest
+from eindecomp.graph.vertex import Vertex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
 
     from eindecomp.graph.graph import Graph
     from eindecomp.graph.ops import Fill
-    from eindecomp.graph.vertex import Vertex
     from eindecomp.lang.dtypes import DType
 
     Array = Any

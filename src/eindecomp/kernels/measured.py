@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from eindecomp.kernels.cache import load, only_process, store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _ROUNDS = 8
 _ENOUGH = 0.12  # seconds of one way, after which three rounds will do

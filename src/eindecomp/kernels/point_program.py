@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.lang.dtypes import DType, Kind, concrete, dtype, kind, widen
-from eindecomp.lang.monoid import SUM
+from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.scalar import Call, Expr, Scalar, from_values, substitute, values
 from eindecomp.lang.scalar_types import with_casts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.lang.einsum import EinSum
-    from eindecomp.lang.monoid import Monoid
-
 
 # Literals and run-time scalars alone compute as NumPy computes Python's numbers.
 WIDE = {

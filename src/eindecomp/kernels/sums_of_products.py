@@ -6,23 +6,17 @@ Every label is summed as soon as nothing else needs it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
 from math import prod
-from typing import TYPE_CHECKING
 
-from eindecomp.lang.dtypes import LOW_PRECISION
+from eindecomp.kernels.point_program import PointProgram
+from eindecomp.lang.dtypes import LOW_PRECISION, DType
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, used_args
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import EinSum, Labels
-
 
 _ZERO = (Const(0), Const(0.0), Const(-0.0))
 """What no sum is divided by: of 1/0 and -1/0 it is not infinite."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from ctypes import c_int64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.einsum import EinSum, Labels
-
     Array = np.ndarray[Any, Any]
 
 

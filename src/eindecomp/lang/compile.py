@@ -9,13 +9,11 @@ compile it.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 def compile_scalar(

@@ -7,19 +7,15 @@ real part of what reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import pi, sqrt
-from typing import TYPE_CHECKING
 
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, chain, used_args
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def pullback(

@@ -6,17 +6,14 @@ Glossary, the paper's symbols to our names: ℓ_X `inputs[0]`, ℓ_Z `output`, �
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.names import check_label
 from eindecomp.lang.scalar import Arg, Expr, chain, replace_args, to_text, used_args, values
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Labels = tuple[str, ...]
 MAX_LABELS = 50

@@ -9,10 +9,10 @@ joined value enters as a state of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -47,9 +47,6 @@ from eindecomp.lang.scalar import (
 )
 from eindecomp.lang.scalar_types import type_of, with_casts
 from eindecomp.lang.text.resolve import parse_expr
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_WIDTH = 16
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 DOTTED = re.compile(r"[^\W\d]\w*(\.\w+)*")

@@ -8,23 +8,20 @@ over instead of combined, by the function that every engine combines with.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.monoid import BUILTIN, SAMPLES
+from eindecomp.lang.dtypes import DType
+from eindecomp.lang.monoid import BUILTIN, SAMPLES, Monoid
 from eindecomp.lang.numpy_backend import NUMPY, cast
 from eindecomp.lang.scalar import Arg, Const, Expr, call, from_values, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.monoid import Monoid
-
     Array = np.ndarray[Any, Any]
     State = list[Array]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.lang.dtypes import Kind, dtype, kind, type_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def cast(x: Any, to: np.dtype[np.generic]) -> Any:

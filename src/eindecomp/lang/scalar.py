@@ -10,17 +10,14 @@ that no traversal of it can exhaust the stack or run for ever, whatever text it 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang import dtypes
 from eindecomp.lang.names import check_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAX_DEPTH = 100
 MAX_SIZE = 20_000

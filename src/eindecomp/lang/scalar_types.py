@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.dtypes import (
@@ -37,9 +37,6 @@ from eindecomp.lang.scalar import (
     Tuple,
     to_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> Type:

@@ -6,8 +6,8 @@ through.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from eindecomp.lang.scalar import (
     used_scalars,
 )
 from eindecomp.lang.scalar_types import call_type, exact_integer, type_of, with_casts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def simplify(

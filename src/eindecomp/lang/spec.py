@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from eindecomp.errors import ExpressionError
 from eindecomp.lang.names import check_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from eindecomp.lang.einsum import Labels
 
 Spec = tuple["tuple[Labels, ...]", "Labels"]

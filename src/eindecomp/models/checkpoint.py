@@ -8,6 +8,7 @@ graph and never evaluated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -19,23 +20,18 @@ import orjson
 
 from eindecomp.engines.engine import Ranks, at_first
 from eindecomp.engines.safetensors_file import NAMES
-from eindecomp.engines.step_folders import MANIFEST, StepFolders, step_number
+from eindecomp.engines.step_folders import MANIFEST, SavedStep, StepFolders, step_number
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, extra, quote, shorten
 from eindecomp.graph.checks import as_written
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.layout.boxes import volume
+from eindecomp.layout.boxes import Box, volume
 from eindecomp.models.optimizers import carried
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eindecomp.engines.step_folders import SavedStep
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.graph.graph import Graph
-    from eindecomp.layout.boxes import Box
-
     Array = np.ndarray[Any, Any]
 
 RunConfig = dict[str, str | int | float | bool | None]

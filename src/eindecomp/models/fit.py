@@ -14,8 +14,11 @@ import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of, plan_together
-from eindecomp.engines.engine import device_count, ranks_of
+from eindecomp.engines.engine import Engine, device_count, ranks_of
+from eindecomp.engines.executable import Executable
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, RunError, check_whole
+from eindecomp.graph.graph import Graph
 from eindecomp.models.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -25,15 +28,10 @@ from eindecomp.models.checkpoint import (
 )
 from eindecomp.models.optimizers import carried
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import counting
 
 if TYPE_CHECKING:
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.executable import Executable
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.plan import Plan
-
     Array = np.ndarray[Any, Any]
 
 Batch = Mapping[str, object]

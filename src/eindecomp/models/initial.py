@@ -6,6 +6,7 @@ another tensor, a table is looked up, a gain is multiplied with, a bias is added
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,12 @@ import numpy as np
 from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Reshape, Slice
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Call, used_args, values
+from eindecomp.lang.scalar import Call, Expr, used_args, values
 from eindecomp.models.optimizers import NEW, carried
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.scalar import Expr
-
     Array = np.ndarray[Any, Any]
 
 GRADIENT = "grad_"

@@ -5,11 +5,13 @@ Where there is no data for the classifier, there are made-up points that can be 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.grad import grad
@@ -20,10 +22,6 @@ from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     Array = np.ndarray[Any, Any]
 
 _CHAIN = """

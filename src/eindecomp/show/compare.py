@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING
 
+from rich.table import Table
 from rich.text import Text
 
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError, quote
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import (
+    GivenStrategy,
     applicable,
     spelled,
     strategy_form,
@@ -19,17 +21,9 @@ from eindecomp.planner.space.strategy import (
     strategy_words,
 )
 from eindecomp.show.words import exact, is_proved, percent, ratio, render, short, table
+from eindecomp.solve.run import Progress
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.table import Table
-
-    from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.strategy import GivenStrategy
-    from eindecomp.solve.run import Progress
 
 THIS = "this plan"
 _WIDTH = 100

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import inf, prod
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
 
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from eindecomp.layout.mesh import BALANCED
+from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, may_repeat
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.layout_rules import read_tensors
 from eindecomp.planner.space.strategy import strategy_words
 from eindecomp.show.movements import Alternative, alternatives, input_layouts, move_lines
@@ -27,14 +30,6 @@ from eindecomp.show.words import (
     short,
     table,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import RenderableType
-
-    from eindecomp.planner.costs.machine import Machine
-    from eindecomp.planner.plan import Plan
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40

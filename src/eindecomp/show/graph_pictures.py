@@ -7,26 +7,22 @@ nothing runs backwards.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.write import Picture, write_vertex
+from eindecomp.planner.plan import Plan
 from eindecomp.show.explain import bound_words
-from eindecomp.show.layered import Item, Join, lay_out
-from eindecomp.show.rows import graph_outline, moved_within, parts_of, plan_outline
+from eindecomp.show.layered import Item, Join, Layered, lay_out
+from eindecomp.show.rows import Box, Outline, graph_outline, moved_within, parts_of, plan_outline
 from eindecomp.show.svg import picture, tag, text_width, titled, write
 from eindecomp.show.words import count_words, cuts, is_proved, mesh_words, short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.plan import Plan
-    from eindecomp.show.layered import Layered
-    from eindecomp.show.rows import Box, Outline
-
     Point = tuple[float, float]
 
 _MARGIN = 24.0

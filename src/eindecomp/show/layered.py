@@ -8,12 +8,9 @@ their own just above the target. The same graph is always laid out in the same w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _GAP, _DUMMY_GAP = 26.0, 14.0  # between neighbours in a layer
 _LAYER_GAP = 26.0

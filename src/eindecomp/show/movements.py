@@ -6,6 +6,7 @@ one vertex in another way, everything else fixed.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -13,14 +14,17 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
-from eindecomp.layout.cut import bits_of
-from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.cost import aggregate_cost, join_cost
-from eindecomp.planner.costs.price import beyond, hidden, may_repeat, price_of
+from eindecomp.layout.cut import Cut, bits_of
+from eindecomp.layout.view import Dims, View, view_of
+from eindecomp.planner.costs.cost import Number, aggregate_cost, join_cost
+from eindecomp.planner.costs.price import Price, beyond, hidden, may_repeat, price_of
 from eindecomp.planner.minimize_bound import BoundModel
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import (
     Choices,
     Settled,
@@ -36,17 +40,6 @@ from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from numpy.typing import NDArray
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.view import Dims, View
-    from eindecomp.planner.costs.cost import Number
-    from eindecomp.planner.costs.price import Price
-    from eindecomp.planner.plan import Plan
-
     Ints = NDArray[np.int64]
     Portion = tuple[Ints, Any, dict[str, Any]]
     """Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""

@@ -6,25 +6,23 @@ pictures have their own background.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from eindecomp.engines.result import Result
+from eindecomp.graph.graph import Graph
+from eindecomp.planner.comparison import Comparison
+from eindecomp.planner.plan import Plan
 from eindecomp.show.compare import FREE, comparison_table
 from eindecomp.show.explain import plan_table, summary
-from eindecomp.show.graph_pictures import graph_scene, picture_of, plan_scene
+from eindecomp.show.graph_pictures import Scene, graph_scene, picture_of, plan_scene
 from eindecomp.show.rows import folded_rows
 from eindecomp.show.words import count_words, exact, short, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.table import Column, Table
 
-    from eindecomp.engines.result import Result
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.comparison import Comparison
-    from eindecomp.planner.plan import Plan
-    from eindecomp.show.graph_pictures import Scene
 
 _MOST_BOXES = 400  # of a picture that a notebook shows by itself
 _MOST_LINES = 200

@@ -6,7 +6,7 @@ Work that ends within a second shows nothing, and loads nothing of what would sh
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,6 @@ from eindecomp.solve.clock import watch_compilation
 from eindecomp.solve.run import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from rich.console import Console, RenderableType
 
 _PATIENCE = 1.0  # seconds before work counts as long

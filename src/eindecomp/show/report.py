@@ -9,35 +9,31 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.price import Objective
+from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
 from eindecomp.show.movements import alike, next_best
 from eindecomp.show.report_vertices import Shared, bands, vertex_content
-from eindecomp.show.rows import rows_of
+from eindecomp.show.rows import Row, rows_of
 from eindecomp.show.svg import check_ending, device_colour
 from eindecomp.show.words import exact, is_proved, mesh_words, percent, short
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.planner.plan import Plan
-    from eindecomp.show.rows import Row
 
 _UNITS = {"bytes": "bytes", "bound": "elements", "time": "seconds"}
 _QUICK = 1 << 15  # vertices on devices whose memory is worked out in a few seconds

@@ -7,25 +7,21 @@ positions than one of two.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_vertex
+from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.plan import Plan
 from eindecomp.show.layered import Item, Join, lay_out
 from eindecomp.show.movements import held_cuts, nearest, read_cut
-from eindecomp.show.rows import plan_outline
+from eindecomp.show.rows import Outline, plan_outline
 from eindecomp.show.svg import text_width
 from eindecomp.show.tile_grid import devices_words, layouts_of, tile_grid, tile_table
 from eindecomp.show.words import cuts, layout, short
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.tiling import TileGrid
-    from eindecomp.planner.plan import Plan
-    from eindecomp.show.rows import Outline
 
 _WIDTH, _HEIGHT, _SOURCE = 200, 58, 30
 """The size of a box, and the height of one that nobody computes."""

@@ -8,22 +8,20 @@ of several blocks reads one. Pictures and reports draw the same boxes.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.cut import pieces_by
 from eindecomp.layout.view import is_planned
+from eindecomp.planner.costs.cost import Number
+from eindecomp.planner.plan import Plan
 from eindecomp.show.words import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.costs.cost import Number
-    from eindecomp.planner.plan import Plan
-
     _Member = tuple[tuple[str, ...], int | None]
     """The vertices of a box, and the run of repeated blocks that they belong to."""
 

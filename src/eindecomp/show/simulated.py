@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
+from rich.table import Table
 from rich.text import Text
 
 from eindecomp.engines.result import TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.show.trace import tracing
 from eindecomp.show.words import exact, percent, render, short, table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rich.table import Table
-
-    from eindecomp.tra.simulation.run import SimulatedRun
+from eindecomp.tra.simulation.run import SimulatedRun
 
 _WIDTH = 100
 _ROWS = 20

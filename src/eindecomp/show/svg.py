@@ -8,17 +8,13 @@ edges are told apart by colour-blind readers too.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
 
 SCOPE = "eindecomp"
 """The class of every picture, in which its rules hold."""

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.box import SQUARE
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from eindecomp.errors import PlanError, quote
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import interval
+from eindecomp.layout.boxes import Range
+from eindecomp.layout.cut import Cut, interval
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.layout.view import is_planned
+from eindecomp.planner.plan import Plan
 from eindecomp.show.movements import read_cuts
 from eindecomp.show.svg import device_colour, picture, save_text, tag, text_width, titled, write
 from eindecomp.show.words import layout as layout_words
 from eindecomp.show.words import render, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rich.console import RenderableType
-
-    from eindecomp.layout.boxes import Range
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.plan import Plan
-
     Tile = tuple[int, ...]
     """The number of its piece along each dimension."""
 

@@ -6,18 +6,16 @@ them, so tasks of one device can overlap.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from eindecomp.engines.result import BytesMoved, Event, KernelCompiled, TaskFinished
 from eindecomp.engines.whole_files import check_writable, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _MICRO = 1e6
 

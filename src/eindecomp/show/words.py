@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
+from eindecomp.layout.cut import Cut
+from eindecomp.layout.mesh import Mesh
+from eindecomp.planner.costs.cost import Number
 from eindecomp.planner.costs.price import Objective
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rich.console import RenderableType
-
-    from eindecomp.layout.cut import Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.costs.cost import Number
 
 _BYTES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
 _ELEMENTS = [(10**12, "T"), (10**9, "G"), (10**6, "M")]

@@ -10,22 +10,19 @@ import hashlib
 import pickle
 import signal
 import sys
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numba.core.compiler import CompileResult
 
 from eindecomp.kernels.cache import load, store
 from eindecomp.solve.clock import stopped_clock, tell_compiling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from numba.core.compiler import CompileResult
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

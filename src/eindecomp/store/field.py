@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
 from eindecomp.errors import EinDecompError, PlanError, quote, shorten, suggest
 from eindecomp.layout.mesh import NAME_LENGTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
 
 _SHOWN = 60
 T = TypeVar("T")

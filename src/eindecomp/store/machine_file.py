@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import orjson
 
@@ -13,9 +13,6 @@ from eindecomp.engines.whole_files import write_whole
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.machine import MOST_POINTS, Curve, Machine
 from eindecomp.store.field import Field, FileFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MACHINE_FILE = FileFormat("machine", "eindecomp machine", 1, ("about", "machine"), 4 << 20)
 

@@ -5,34 +5,31 @@ Whatever is read here is checked: a file may be damaged, or somebody else's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
-from eindecomp.layout.cut import pieces_by, span_of
-from eindecomp.layout.mesh import can_cut
-from eindecomp.layout.view import Dim, is_planned, view_of
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Cut, Span, pieces_by, span_of
+from eindecomp.layout.mesh import Mesh, can_cut
+from eindecomp.layout.view import Dim, View, is_planned, view_of
 from eindecomp.planner.options import Orders, check_work
-from eindecomp.planner.space.choices import Decision, Layouts, Settled, choices, summed_axes
-from eindecomp.planner.space.layout_rules import read_tensors
-from eindecomp.planner.space.pin import agrees
-from eindecomp.planner.space.strategy import StrategyForm, strategy_form, strategy_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Cut, Span
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.view import View
-    from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.choices import Assignment, Places
-    from eindecomp.planner.space.layout_rules import LayoutRules
-    from eindecomp.planner.space.pin import Pins
-    from eindecomp.planner.space.strategy import AnyStrategy
-    from eindecomp.store.field import Field
-
+from eindecomp.planner.plan import Plan
+from eindecomp.planner.space.choices import (
+    Assignment,
+    Decision,
+    Layouts,
+    Places,
+    Settled,
+    choices,
+    summed_axes,
+)
+from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
+from eindecomp.planner.space.pin import Pins, agrees
+from eindecomp.planner.space.strategy import AnyStrategy, StrategyForm, strategy_form, strategy_of
+from eindecomp.store.field import Field
 
 # Writing
 

@@ -12,18 +12,19 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.graph.checks import as_written
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
 from eindecomp.layout.mesh import PIECES, Mesh
 from eindecomp.layout.view import view_of
-from eindecomp.planner.costs.cost import decided_cost, paper_cost
+from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.price import OBJECTIVES, Objective, price_of
 from eindecomp.planner.options import INPUTS, SOLVERS
 from eindecomp.planner.plan import Plan
@@ -42,10 +43,6 @@ from eindecomp.store.plan_decisions import (
     read_pin,
     read_strategy,
 )
-
-if TYPE_CHECKING:
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.costs.cost import Cost
 
 _FIELDS = (
     "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie", "memory", "work",

@@ -6,24 +6,21 @@ for is put together from the blocks that it meets, of which nothing else is read
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.safetensors_file import NAMES, map_file, tensors_of
+from eindecomp.engines.safetensors_file import NAMES, StoredTensor, map_file, tensors_of
+from eindecomp.engines.step_folders import SavedStep
 from eindecomp.errors import InputError, quote
-from eindecomp.layout.boxes import meet, shape_of, show_box, volume, within
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, meet, shape_of, show_box, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eindecomp.engines.safetensors_file import StoredTensor
-    from eindecomp.engines.step_folders import SavedStep
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
     from eindecomp.store.field import Field
 
     Array = np.ndarray[Any, Any]

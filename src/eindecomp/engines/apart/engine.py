@@ -15,14 +15,16 @@ import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.resources import check_space, needed_space
-from eindecomp.engines.result import RunRecord, TensorFreed
+from eindecomp.engines.result import Listener, Result, RunRecord, TensorFreed
 from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.device_row import moves
+from eindecomp.planner.plan import Plan
+from eindecomp.tra.program.device_row import DeviceStep, moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -31,15 +33,11 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Step,
 )
 
 if TYPE_CHECKING:
-    from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Blocks
-    from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.device_row import DeviceStep
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
 
     Array = np.ndarray[Any, Any]
 

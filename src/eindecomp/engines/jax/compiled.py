@@ -7,6 +7,7 @@ that for all devices; `CompiledProgram` runs it, and knows what it moves.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh as JaxMesh
 from jax.sharding import NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.hlo import SCOPE, bytes_by_vertex, count_collectives
+from eindecomp.engines.jax.hlo import SCOPE, Collective, bytes_by_vertex, count_collectives
 from eindecomp.engines.jax.layouts import ArrayLayout
 from eindecomp.engines.jax.moves import (
     Here,
+    Lying,
     add_up,
     collectives,
     combine_shares,
@@ -32,10 +35,11 @@ from eindecomp.engines.jax.moves import (
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
 from eindecomp.graph.rewrites.fuse import compared
 from eindecomp.kernels.jax.functions import filled
-from eindecomp.kernels.jax.tile_kernels import kernel_of
+from eindecomp.kernels.jax.tile_kernels import TracedKernel, kernel_of
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -44,21 +48,13 @@ from eindecomp.tra.program.steps import (
     Generate,
     Load,
     Move,
+    Read,
     ReduceScatter,
+    Step,
     pattern_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from jax.sharding import Mesh as JaxMesh
-
-    from eindecomp.engines.jax.hlo import Collective
-    from eindecomp.engines.jax.moves import Lying
-    from eindecomp.kernels.jax.tile_kernels import TracedKernel
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Read, Step
-
     States = tuple[jax.Array, ...]
 
 OPTIONS: dict[str, Any] = {

@@ -7,23 +7,29 @@ devices are added in an order that XLA's collectives choose.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices, compiled_move
-from eindecomp.engines.jax.layouts import ask_for_cpu_devices, devices_of, mesh_of_devices
+from eindecomp.engines.jax.layouts import (
+    ArrayLayout,
+    ask_for_cpu_devices,
+    devices_of,
+    mesh_of_devices,
+)
 from eindecomp.engines.resources import bytes_of, check_space, largest_tile
 from eindecomp.engines.result import (
     PROGRAM,
     BytesMoved,
     KernelCompiled,
+    Listener,
     Result,
     RunStarted,
     Stats,
@@ -34,17 +40,11 @@ from eindecomp.engines.result import (
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.errors import InputError, RunError
 from eindecomp.graph.arrays import to_stored
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.tiling import Tiling
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, fullest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eindecomp.engines.jax.layouts import ArrayLayout
-    from eindecomp.engines.result import Listener
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.planner.plan import Plan
 
 NAME = "jax"
 PRECISIONS = ("highest", "default")

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 SCOPE = "vertex."

@@ -8,6 +8,7 @@ one dimension more, along which every device has its block, padded to the larges
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -21,17 +22,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from eindecomp.engines.jax.moves import lying
 from eindecomp.engines.tensor import block_of
 from eindecomp.errors import InputError
-from eindecomp.layout.boxes import shape_of, volume
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, shape_of, volume
 from eindecomp.layout.cut import is_plain, pieces_by
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-
     Array = np.ndarray[Any, Any]
 
 

@@ -7,7 +7,7 @@ one shape. So exactly what was planned travels, and no padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,15 @@ import numpy as np
 from jax import lax
 
 from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of, volume
+from eindecomp.layout.boxes import Box, shape_of, volume
 from eindecomp.layout.cut import bits_of
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, group_along
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.steps import Exchanged, Gathered, Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import jax
-
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.mesh import Mesh
 
     Place = tuple[int, ...]
     """Where a block begins in an array."""

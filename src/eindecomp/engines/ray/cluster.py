@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
 from time import monotonic
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,8 +23,6 @@ from eindecomp.errors import EinDecompError, InputError, RunError, needing_extra
 from eindecomp.kernels.cores import cores
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     Ref = Any
     """What Ray gives for a result that is yet to come."""
 

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.ray.cluster import (
@@ -21,21 +21,23 @@ from eindecomp.engines.ray.cluster import (
     recoveries,
 )
 from eindecomp.engines.ray.run import RayRun, what_it_makes
-from eindecomp.engines.ray.tasks import job_of
-from eindecomp.engines.ray.tensors import Folder, in_layouts, tensor_of, write_outputs
+from eindecomp.engines.ray.tasks import Job, job_of
+from eindecomp.engines.ray.tensors import (
+    Folder,
+    KeptFile,
+    Stored,
+    in_layouts,
+    tensor_of,
+    write_outputs,
+)
 from eindecomp.engines.resources import check_space, largest_tile
-from eindecomp.engines.result import RunRecord
+from eindecomp.engines.result import Listener, Result, RunRecord
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import parse_bytes
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
-
-if TYPE_CHECKING:
-    from eindecomp.engines.ray.tasks import Job
-    from eindecomp.engines.ray.tensors import KeptFile, Stored
-    from eindecomp.engines.result import Listener, Result
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.program import Program
 
 NAME = "ray"
 TASK = 0.02

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from eindecomp.engines.ray.cluster import call_off, ray_module, reason_of
+from eindecomp.engines.ray.cluster import StoredJob, Submitting, call_off, ray_module, reason_of
+from eindecomp.engines.ray.tasks import Job, Key, RayTask
 from eindecomp.engines.ray.tensors import (
     MappedArray,
     RayBlocks,
+    Stored,
+    Write,
     in_layouts,
     load,
     source_of,
     tensor_of,
 )
-from eindecomp.engines.ray.worker import TaskOrder, run_task
-from eindecomp.engines.result import TaskFinished, TaskStarted
+from eindecomp.engines.ray.worker import TaskOrder, TaskReport, run_task
+from eindecomp.engines.result import RunRecord, TaskFinished, TaskStarted
 from eindecomp.engines.tensor import Tensor
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling, uncut
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eindecomp.engines.ray.cluster import Ref, StoredJob, Submitting
-    from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.engines.ray.tensors import Stored, Write
-    from eindecomp.engines.ray.worker import TaskReport
-    from eindecomp.engines.result import RunRecord
-    from eindecomp.tra.program.program import Program
+    from eindecomp.engines.ray.cluster import Ref
 
 _FILES = 1000  # of earlier runs that a result may be computed again from
 _AHEAD = 256  # tasks that are handed over before the first of them is done

@@ -8,12 +8,14 @@ tasks make that begin at an earlier step; so no two can wait for each other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from eindecomp.engines.resources import seconds_of
 from eindecomp.layout.boxes import Box, volume
+from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import bytes_on, is_view
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -22,14 +24,8 @@ from eindecomp.tra.program.steps import (
     Move,
     ReduceScatter,
     Role,
+    Step,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
 
 Key = tuple[int, int, Box]
 """A block: the device that has it, the buffer, and which part of the tensor it is."""

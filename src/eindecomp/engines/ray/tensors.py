@@ -11,7 +11,7 @@ import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,23 +24,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
-from eindecomp.engines.ray.cluster import note_recovery, ray_module, reason_of
+from eindecomp.engines.ray.cluster import Submitting, note_recovery, ray_module, reason_of
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.whole_files import beside, put_in_place, remove
 from eindecomp.errors import InputError, RunError
-from eindecomp.lang.dtypes import BFLOAT16
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.lang.dtypes import BFLOAT16, DType
+from eindecomp.layout.boxes import Box, shape_of, volume, within
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import moves
+from eindecomp.tra.program.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from eindecomp.engines.ray.cluster import Ref, Submitting
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.tra.program.program import Program
+    from eindecomp.engines.ray.cluster import Ref
 
     Array = np.ndarray[Any, Any]
     Block = tuple[Array, ...]

@@ -17,14 +17,16 @@ import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.ray.cluster import is_called_off, note_recovery, read_job
-from eindecomp.engines.ray.tasks import origin
+from eindecomp.engines.ray.tasks import Job, Key, RayTask, origin
 from eindecomp.engines.ray.tensors import MappedArray, packed, unpacked
 from eindecomp.engines.result import naming_tile
 from eindecomp.engines.tensor import block_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
-from eindecomp.layout.boxes import volume
+from eindecomp.layout.boxes import Box, volume
+from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -37,11 +39,6 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from eindecomp.engines.ray.tasks import Job, Key, RayTask
-    from eindecomp.layout.boxes import Box
-    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
-    from eindecomp.tra.program.program import Program
-
     Array = np.ndarray[Any, Any]
     Block = tuple[Array, ...]
 

@@ -5,7 +5,7 @@ All ranks make the same calls in the same order: they prepare, place, run and ga
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.engine import agree
 from eindecomp.engines.resources import check_space, is_little, needed_space
-from eindecomp.engines.result import Result, RunRecord, Stats
+from eindecomp.engines.result import Listener, Result, RunRecord, Stats
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.job import (
     WatchedRanks,
@@ -28,7 +28,7 @@ from eindecomp.engines.spmd.job import (
     named,
     write_outputs,
 )
-from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
+from eindecomp.engines.spmd.rank_row import BoundStep, Do, RankMemory, bind_row
 from eindecomp.engines.spmd.run_checkpoints import (
     RunCheckpoints,
     cuts_behind,
@@ -40,20 +40,14 @@ from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling, uncut
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
+from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.result import Listener
-    from eindecomp.engines.spmd.rank_row import BoundStep, Do
-    from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.overlap import Action
-    from eindecomp.tra.program.program import Program
-
     Array = Any
     """Of the kind that the engine's tiles are."""
     RankBlocks = dict[Tiling, Array]

@@ -9,21 +9,19 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.graph.vertex import Vertex
+from eindecomp.kernels.library import KernelLibrary
+from eindecomp.layout.boxes import Box, shape_of, volume, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import numpy as np
 
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.library import KernelLibrary
     from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
     from eindecomp.tra.program.device_row import Exchange
 
     Counts = np.ndarray[Any, Any]

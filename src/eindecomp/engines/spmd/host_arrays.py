@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -20,19 +21,16 @@ from weakref import finalize
 import numpy as np
 
 from eindecomp.engines.resources import Spare
-from eindecomp.engines.spmd.exchange import PeerSpans
+from eindecomp.engines.spmd.exchange import Carrier, PeerSpans, Pending, RankArrays, Transport
 from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
-from eindecomp.kernels.library import library_of
+from eindecomp.kernels.library import KernelLibrary, library_of
 from eindecomp.kernels.tile_arrays import address
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.spmd.exchange import Carrier, Pending, RankArrays, Transport, Where
-    from eindecomp.kernels.library import KernelLibrary
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
+    from eindecomp.engines.spmd.exchange import Where
 
     Array = np.ndarray[Any, Any]
 

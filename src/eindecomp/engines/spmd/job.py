@@ -7,15 +7,19 @@ waits for another rank is watched there, too.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
 from eindecomp.engines.engine import Ranks, agree, at_first, common_token
-from eindecomp.engines.spmd.watch import NOWHERE, watch_of
-from eindecomp.engines.tensor import as_numpy
+from eindecomp.engines.spmd.exchange import RankArrays, Transport
+from eindecomp.engines.spmd.watch import NOWHERE, Watch, watch_of
+from eindecomp.engines.tensor import Tensor, as_numpy
 from eindecomp.engines.whole_files import beside, put_in_place, remove
 from eindecomp.errors import (
     EinDecompError,
@@ -24,24 +28,15 @@ from eindecomp.errors import (
     needing_extras,
     not_installed,
 )
-from eindecomp.layout.boxes import show_box, volume
+from eindecomp.layout.boxes import Box, show_box, volume
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.device_row import DeviceRow
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     import numpy as np
-
-    from eindecomp.engines.spmd.exchange import RankArrays, Transport
-    from eindecomp.engines.spmd.watch import Watch
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.tra.program.device_row import DeviceRow
-    from eindecomp.tra.program.program import Program
 
     Array = np.ndarray[Any, Any]
 

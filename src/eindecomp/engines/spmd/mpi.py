@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
+from eindecomp.engines.spmd.exchange import PeerSpans
 from eindecomp.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.spmd.exchange import PeerSpans
-
     Array = np.ndarray[Any, Any]
 
 _UNITS = {

@@ -6,19 +6,28 @@ that ends it. Groups of ranks are asked for in the order of the program, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eindecomp.engines.resources import LARGE
-from eindecomp.engines.spmd.exchange import BlockExchange, blocks_of, exchange_of
-from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange
+from eindecomp.engines.spmd.exchange import (
+    BlockExchange,
+    RankArrays,
+    Started,
+    blocks_of,
+    exchange_of,
+)
+from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange, MappedReads
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.cut import bits_of
-from eindecomp.layout.tiling import group_along
+from eindecomp.layout.tiling import Tiling, group_along
+from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -33,16 +42,6 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from eindecomp.engines.spmd.exchange import RankArrays, Started
-    from eindecomp.engines.spmd.host_arrays import MappedReads
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
-    from eindecomp.tra.program.program import Program
-
     Array = Any
     Arrays = tuple[Array, ...]
     Loader = Callable[["RankMemory", int], None]

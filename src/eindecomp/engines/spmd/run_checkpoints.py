@@ -10,30 +10,26 @@ again, and files never unpickled.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.engines.engine import agree
+from eindecomp.engines.engine import Ranks, agree
 from eindecomp.engines.safetensors_file import map_file, tensors_of
-from eindecomp.engines.step_folders import StepFolders, step_number
+from eindecomp.engines.spmd.rank_row import Do, RankMemory
+from eindecomp.engines.step_folders import SavedStep, StepFolders, step_number
 from eindecomp.engines.tensor import as_numpy
 from eindecomp.engines.whole_files import remove
 from eindecomp.errors import InputError, suggest
+from eindecomp.kernels.library import KernelLibrary
 from eindecomp.layout.boxes import shape_of
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from eindecomp.engines.engine import Ranks
-    from eindecomp.engines.spmd.rank_row import Do, RankMemory
-    from eindecomp.engines.step_folders import SavedStep
-    from eindecomp.kernels.library import KernelLibrary
-    from eindecomp.tra.program.program import Program
-
     Array = np.ndarray[Any, Any]
     Call = tuple[int, Do, bool]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic, sleep
@@ -20,23 +21,18 @@ import numpy as np
 import torch
 import torch.distributed
 
-from eindecomp.engines.engine import agree
+from eindecomp.engines.engine import Ranks, agree
+from eindecomp.engines.spmd.exchange import Carrier, PeerSpans, Transport
 from eindecomp.engines.spmd.watch import GONE, look_at
 from eindecomp.engines.tensor import block_of
 from eindecomp.engines.torch.devices import as_given, device_of
 from eindecomp.errors import InputError
+from eindecomp.kernels.library import KernelLibrary
 from eindecomp.kernels.torch.library import TorchLibrary
-from eindecomp.layout.boxes import shape_of
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.engines.engine import Ranks
-    from eindecomp.engines.spmd.exchange import Carrier, PeerSpans, Transport
-    from eindecomp.kernels.library import KernelLibrary
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
-
     Array = Any
     """NumPy's, or torch's tensor."""
 

@@ -21,17 +21,15 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from socket import gethostname
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    from eindecomp.engines.spmd.exchange import Transport
+from eindecomp.engines.spmd.exchange import Transport
 
 _TICK = 0.5  # seconds between two messages
 _IDLE = 0.05  # of the time, what a process uses that does nothing but watch

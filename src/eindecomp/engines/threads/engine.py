@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 
 from eindecomp.engines.resources import Spare, check_space
-from eindecomp.engines.result import Result, Stats
+from eindecomp.engines.result import Listener, Result, Stats
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.schedule import Schedule, schedule
@@ -25,16 +25,14 @@ from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, uncut
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, peak_of
+from eindecomp.tra.program.program import Program
 
 if TYPE_CHECKING:
-    from eindecomp.engines.result import Listener
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.plan import Plan
-    from eindecomp.tra.program.program import Program
-
     Array = np.ndarray[Any, Any]
 
 NAME = "threads"

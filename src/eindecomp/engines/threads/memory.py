@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from mmap import mmap
@@ -14,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eindecomp.engines.resources import Spare
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.library import check_index
+from eindecomp.lang.dtypes import DType
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from eindecomp.engines.resources import Spare
-    from eindecomp.lang.dtypes import DType
-
     Array = np.ndarray[Any, Any]
 
 Key = str | tuple[str, int, int]

@@ -5,6 +5,7 @@ A step is the calls of one vertex, which need nothing of each other. The kernels
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,26 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.engines.resources import seconds_of
-from eindecomp.engines.threads.tiled import APART
+from eindecomp.engines.threads.tiled import APART, CountedMove, Reduction, TiledProgram, TiledVertex
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Gather
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import DType
+from eindecomp.layout.boxes import Box
 from eindecomp.tra.program.memory import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from eindecomp.engines.threads.memory import Key, Memory, Where
-    from eindecomp.engines.threads.tiled import (
-        CountedMove,
-        Reduction,
-        TiledProgram,
-        TiledVertex,
-    )
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.boxes import Box
 
     Array = np.ndarray[Any, Any]
     Block = tuple[Key, Where]

@@ -12,20 +12,22 @@ as a whole, all else stays as it was planned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.engines.resources import seconds_of
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.boxes import volume
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.layout.boxes import Box, Range, volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -34,14 +36,6 @@ from eindecomp.tra.program.steps import (
     ReduceScatter,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.lang.einsum import Labels
-    from eindecomp.layout.boxes import Box, Range
-    from eindecomp.tra.program.program import Program
 
 _BRIEF = 2e-2
 """Seconds of a program below which all its EinSums are cut anew."""

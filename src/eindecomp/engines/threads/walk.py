@@ -8,6 +8,7 @@ once: kernels that are at work end by themselves, with arrays that nobody else h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
 from time import perf_counter
@@ -18,24 +19,22 @@ import numpy as np
 from eindecomp.engines.result import (
     BytesMoved,
     KernelCompiled,
+    Listener,
     RunStarted,
     TaskFinished,
     TaskStarted,
     TensorFreed,
 )
+from eindecomp.engines.result import Event as RunEvent
+from eindecomp.engines.threads.memory import Memory
+from eindecomp.engines.threads.schedule import KernelCall, Schedule, Step
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.cpu.products.blas_libraries import GATE
+from eindecomp.kernels.cpu.products.blas_libraries import GATE, CallMark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from eindecomp.engines.result import Event as RunEvent
-    from eindecomp.engines.result import Listener
-    from eindecomp.engines.threads.memory import Memory
-    from eindecomp.engines.threads.schedule import Bound, KernelCall, Schedule, Step
-    from eindecomp.kernels.cpu.products.blas_libraries import CallMark
+    from eindecomp.engines.threads.schedule import Bound
 
 _PAUSE = 0.05  # seconds after which Python looks for interrupts everywhere
 _LONG = 0.25  # seconds after which a person could want to interrupt a run

@@ -6,29 +6,25 @@ by nobody. Where a plan cuts the keys over devices, the vertices are computed on
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from eindecomp.graph.patterns.attention import find_attention
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.patterns.attention import Attention, KeyPart, find_attention
+from eindecomp.graph.patterns.terms import Read, Value
 from eindecomp.kernels.torch.attention import attend
 from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.tensors import aligned
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.scalar_types import with_casts
-from eindecomp.tra.tiles.ops import Block, Kind, TileCall, TileOp
+from eindecomp.layout.boxes import Range
+from eindecomp.tra.tiles.ops import Block, Kind, TileCall, TileOp, TileProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.patterns.attention import Attention, KeyPart
-    from eindecomp.graph.patterns.terms import Read, Value
-    from eindecomp.layout.boxes import Range
-    from eindecomp.tra.tiles.ops import TileProgram
-
     Tensor = torch.Tensor
     Ranges = dict[str, Range]
 

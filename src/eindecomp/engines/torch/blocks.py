@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,17 +12,14 @@ import torch
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.torch.disk_tier import file_of, mapped_from, note_file
 from eindecomp.engines.torch.paged_memory import SMALL, HostMemory, Pin, Tenant, pinned
+from eindecomp.graph.vertex import Vertex
+from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, volume, within
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.tra.program.program import Program
-
     Blocks = dict[Tiling, list[torch.Tensor]]
     """For each layout of a tensor every device's block of it."""
     Gather = Callable[[Blocks], Any]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from eindecomp.errors import InputError
 from eindecomp.graph.arrays import to_stored
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.lang.dtypes import kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.torch.library import TorchLibrary
 
 
 def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,16 +18,12 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 
 from eindecomp.engines.resources import available
-from eindecomp.engines.torch.paged_memory import typed
+from eindecomp.engines.torch.paged_memory import HostMemory, typed
 from eindecomp.errors import RunError
 from eindecomp.kernels.torch.library import TorchLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import torch
-
-    from eindecomp.engines.torch.paged_memory import HostMemory
 
     Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ A plan whose tiles do not fit on the GPU is cut finer before anything runs.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
+from eindecomp.engines.engine import Prepared
 from eindecomp.engines.executable import BoundProgram
 from eindecomp.engines.resources import bytes_of, check_space, output_space
-from eindecomp.engines.result import RunRecord
+from eindecomp.engines.result import Listener, Result, RunRecord
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.torch.attention_calls import attend_by_calls
 from eindecomp.engines.torch.blocks import NAME, Memories
@@ -39,27 +40,23 @@ from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.region_code import Neighbours
 from eindecomp.engines.torch.resident import Resident
 from eindecomp.errors import InputError, PlanError
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.layout.boxes import within
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.paging.make import ArenaTooSmallError
+from eindecomp.tra.paging.schedule import Schedule
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.tiles.memory import finish_early, held_by, most_held, surely_made, while_there
-from eindecomp.tra.tiles.ops import tiles_of
+from eindecomp.tra.tiles.ops import Region, TileProgram, tiles_of
 from eindecomp.tra.tiles.regions import regions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from eindecomp.engines.engine import Prepared, ReadOthers
-    from eindecomp.engines.result import Listener, Result
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.planner.plan import Plan
-    from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.tiles.ops import Region, TileProgram
+    from eindecomp.engines.engine import ReadOthers
 
     Given = Mapping[str, Any]
     Values = dict[int, tuple[torch.Tensor, ...]]

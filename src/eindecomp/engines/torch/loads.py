@@ -6,6 +6,7 @@ and numbers reach a GPU all in one copy.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import accumulate, compress, repeat
 from math import prod
 from operator import attrgetter, call, is_
@@ -17,24 +18,20 @@ import torch
 
 from eindecomp.engines.result import naming
 from eindecomp.engines.tensor import Remembered, Tensor, block_of
+from eindecomp.engines.torch.blocks import Memories, Place
 from eindecomp.engines.torch.paged_memory import leave_arena
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.cpu.library import check_index as check_array
 from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.tensors import torch_type
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import shape_of
-from eindecomp.tra.tiles.ops import Lookup, is_computed, lookups_of
+from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.tiles.ops import Lookup, TileProgram, is_computed, lookups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from eindecomp.engines.torch.blocks import Memories, Place
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.layout.tiling import Tiling
-    from eindecomp.tra.tiles.ops import TileProgram
-
     Values = dict[int, tuple[torch.Tensor, ...]]
     Key = int | str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
-from eindecomp.engines.torch.disk_tier import HostCopies, file_tile, measure_disk
-from eindecomp.engines.torch.loads import has_filled_indices
-from eindecomp.engines.torch.paged_memory import HostMemory, Tenant, leave_arena
+from eindecomp.engines.torch.disk_tier import FileTile, HostCopies, file_tile, measure_disk
+from eindecomp.engines.torch.loads import Loads, has_filled_indices
+from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory, Tenant, leave_arena
+from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.replay import Replay
 from eindecomp.engines.torch.windows import (
     RegionCost,
@@ -23,18 +25,11 @@ from eindecomp.engines.torch.windows import (
     renewed_tiles,
 )
 from eindecomp.tra.paging.make import arena_bytes, check_arena, make_schedule, spread
-from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
+from eindecomp.tra.paging.schedule import Schedule
+from eindecomp.tra.paging.workload import Begins, Links, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping, Sequence
-
     from eindecomp.engines.torch.blocks import Blocks
-    from eindecomp.engines.torch.disk_tier import FileTile
-    from eindecomp.engines.torch.loads import Loads
-    from eindecomp.engines.torch.paged_memory import ArenaMemory
-    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
-    from eindecomp.tra.paging.schedule import Schedule
-    from eindecomp.tra.paging.workload import Links
 
     Tensor = torch.Tensor
     Given = Mapping[str, Any]

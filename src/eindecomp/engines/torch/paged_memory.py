@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections import defaultdict
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
@@ -20,12 +21,9 @@ import torch
 
 from eindecomp.engines.tensor import Tensor as EngineTensor
 from eindecomp.errors import InputError, RunError
+from eindecomp.layout.tiling import Tiling
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
-
-    from eindecomp.layout.tiling import Tiling
-
     Blocks = dict[Tiling, list[torch.Tensor]]
 
 SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast

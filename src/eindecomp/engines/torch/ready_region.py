@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +19,17 @@ from torch._inductor import config as inductor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from eindecomp.engines.result import TaskFinished, TaskStarted, TensorFreed
-from eindecomp.engines.torch.region_code import RegionCode
+from eindecomp.engines.result import RunRecord, TaskFinished, TaskStarted, TensorFreed
+from eindecomp.engines.torch.region_code import Join, RegionCode
 from eindecomp.kernels.cache import cache_folder
 from eindecomp.kernels.torch.decoding import overlaps
 from eindecomp.kernels.torch.tensors import torch_type
-from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, kind_of
+from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, Step, kind_of
 from eindecomp.tra.tiles.memory import dropped_after
+from eindecomp.tra.tiles.ops import Region, Share, TileProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.engines.result import RunRecord
-    from eindecomp.engines.torch.region_code import Join, RegionCode
     from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.tra.program.steps import Step
-    from eindecomp.tra.tiles.ops import Region, Share, TileProgram
 
     Tensor = torch.Tensor
     Function = Callable[["Call"], Sequence[Tensor]]

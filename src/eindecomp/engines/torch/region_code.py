@@ -10,6 +10,7 @@ one call multiplies by all of them, and its parts are views of one result.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -19,23 +20,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eindecomp.engines.result import naming
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.aggregations import times_rows
 from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.lang.dtypes import Kind as NumberKind
 from eindecomp.lang.dtypes import kind
-from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.boxes import within
-from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of
+from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.layout.boxes import Box, within
+from eindecomp.tra.tiles.ops import (
+    Block,
+    Kind,
+    Lookup,
+    Region,
+    Tile,
+    TileCall,
+    TileOp,
+    TileProgram,
+    is_computed,
+    lookups_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
     from eindecomp.kernels.torch.library import TorchLibrary
-    from eindecomp.lang.einsum import Labels
-    from eindecomp.layout.boxes import Box
-    from eindecomp.tra.tiles.ops import Block, Lookup, Region, Tile, TileCall, TileOp, TileProgram
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]

@@ -6,34 +6,33 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory
+from eindecomp.engines.torch.ready_region import BoundRegion, Heard, ReadyRegions
+from eindecomp.engines.torch.windows import Windows
 from eindecomp.tra.paging.schedule import (
     COMPUTE,
     DISK,
     TO_GPU,
     TO_HOST,
+    Action,
     Execute,
     Fetch,
     Keep,
+    Schedule,
     Stage,
     Store,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from eindecomp.engines.torch.disk_tier import FileTile
-    from eindecomp.engines.torch.paged_memory import ArenaMemory, HostMemory
-    from eindecomp.engines.torch.ready_region import BoundRegion, Heard, ReadyRegions
-    from eindecomp.engines.torch.windows import Windows
-    from eindecomp.tra.paging.schedule import Action, Schedule
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]

@@ -8,6 +8,8 @@ is given up and renewed is left there for the next run.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from operator import call, is_
 from threading import RLock
@@ -17,20 +19,16 @@ from weakref import ref
 
 import torch
 
+from eindecomp.engines.tensor import Tensor as EngineTensor
 from eindecomp.engines.torch.blocks import own_memory
-from eindecomp.engines.torch.loads import Slot, Staged
+from eindecomp.engines.torch.loads import Loads, Slot, Staged
+from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 from eindecomp.engines.torch.windows import renewed_tiles
 from eindecomp.kernels.torch.decoding import steady
 from eindecomp.tra.tiles.memory import dropped_after, most_held, possible_views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from eindecomp.engines.tensor import Tensor as EngineTensor
     from eindecomp.engines.torch.blocks import Blocks
-    from eindecomp.engines.torch.loads import Loads
-    from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
 
     Tensor = torch.Tensor
     Given = Mapping[str, Any]

@@ -6,26 +6,21 @@ Seconds and bytes are measured once in a process.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from eindecomp.engines.torch.paged_memory import HostMemory, typed
+from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.layout.boxes import volume
 from eindecomp.tra.paging.workload import Links
-from eindecomp.tra.tiles.ops import window_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from torch import Tensor
-
-    from eindecomp.engines.torch.ready_region import ReadyRegions
-    from eindecomp.tra.tiles.ops import TileProgram
+from eindecomp.tra.tiles.ops import TileProgram, window_bytes
 
 
 class Windows:

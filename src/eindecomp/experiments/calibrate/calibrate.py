@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from eindecomp.engines.engine import find_engine
+from eindecomp.engines.engine import Engine, find_engine
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.kernels import Clock, kernel_rates, task_overhead
 from eindecomp.experiments.calibrate.links import (
@@ -22,11 +23,6 @@ from eindecomp.experiments.calibrate.links import (
 from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.engines.engine import Engine
 
 ENGINES = ("threads", "spmd", "ray")
 QUIET = 1.5

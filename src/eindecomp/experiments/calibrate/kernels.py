@@ -9,20 +9,17 @@ from collections.abc import Callable
 from math import prod
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
+from eindecomp.engines.engine import Engine
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.graph.work import operations
 from eindecomp.planner.make import plan as make_plan
-
-if TYPE_CHECKING:
-    from eindecomp.engines.engine import Engine
-    from eindecomp.graph.graph import Graph
-    from eindecomp.planner.plan import Plan
-
+from eindecomp.planner.plan import Plan
 
 Way = Callable[[], object]
 """Does once what is measured."""

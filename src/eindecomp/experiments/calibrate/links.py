@@ -13,19 +13,21 @@ whichever way the engine finds faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf, isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.engines.spmd.exchange import exchange_of
+from eindecomp.engines.engine import Engine
+from eindecomp.engines.spmd.exchange import Transport, exchange_of
 from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import run_seconds, seconds_each
+from eindecomp.experiments.calibrate.kernels import Clock, Way, run_seconds, seconds_each
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -33,19 +35,12 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import group_along
 from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES, Curve, highest, middle, ratio
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.device_row import Transfer, exchange
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Move, ReduceScatter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-    from concurrent.futures import ThreadPoolExecutor
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.spmd.exchange import Transport
-    from eindecomp.experiments.calibrate.kernels import Clock, Way
-    from eindecomp.planner.plan import Plan
-
     Curves = dict[str, dict[str, Curve]]
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
@@ -300,9 +295,9 @@ class RankLinks:
         arrays = self._arrays
         with self._watch.waiting("the binding of steps"):
             # What communicates loads no input.
-            bound = bind_row(
-                program, program.on(self.rank), arrays, lambda _memory, _into, _box: None
-            )[number]
+            bound = bind_row(program, program.on(self.rank), arrays, lambda _memory, _into: None)[
+                number
+            ]
         end = bound.end
         assert end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)

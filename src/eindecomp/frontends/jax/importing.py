@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,12 +26,8 @@ from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
 from eindecomp.frontends.record import View
 from eindecomp.frontends.trace import Trace
+from eindecomp.graph.graph import Graph
 from eindecomp.lang.names import KEYWORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
 
 source_info_util.register_exclusion(__file__)  # it calls the user's function, but is not theirs
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +18,12 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from eindecomp.engines.jax.hlo import SCOPE, count_collectives
 from eindecomp.errors import PlanError
 from eindecomp.frontends.jax.arguments import arguments_of
-from eindecomp.frontends.jax.importing import ReadFunction, read_function
+from eindecomp.frontends.jax.importing import ReadFunction, Way, read_function
 from eindecomp.frontends.jax.primitives.contractions import product_symbols
 from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
+from eindecomp.frontends.record import Dim, View
 from eindecomp.planner.comparison import OTHER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from eindecomp.frontends.jax.importing import Way
-    from eindecomp.frontends.record import Dim, View
 
 
 @dataclass(slots=True, eq=False)

@@ -12,18 +12,14 @@ list of views where the primitive has several results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from eindecomp.errors import GraphError
 from eindecomp.frontends.record import View
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eindecomp.frontends.trace import Trace
-    from eindecomp.lang.scalar import Expr
+from eindecomp.frontends.trace import Trace
+from eindecomp.lang.scalar import Expr
 
 Rule = Callable[..., View | list[View]]
 

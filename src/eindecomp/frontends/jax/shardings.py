@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from eindecomp.engines.jax.engine import JaxEngine
-from eindecomp.engines.jax.hlo import count_collectives
+from eindecomp.engines.jax.hlo import Collective, count_collectives
 from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.planned_function import PlannedFunction
 from eindecomp.frontends.placements import partition_spec, said
+from eindecomp.layout.cut import Cut
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from eindecomp.engines.jax.hlo import Collective
-    from eindecomp.layout.cut import Cut
-    from eindecomp.planner.plan import Plan
 
 
 @dataclass(frozen=True)

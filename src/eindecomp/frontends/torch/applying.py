@@ -7,7 +7,7 @@ Where an operator has no rule, its operands are gathered, and that is noted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import getitem
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.placement_types import Placement
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree
 
@@ -24,17 +26,11 @@ from eindecomp.errors import InputError, RunError
 from eindecomp.frontends.input_names import input_name
 from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.exporting import named_tensors
-from eindecomp.frontends.torch.importing import import_module
+from eindecomp.frontends.torch.importing import Imported, import_module
 from eindecomp.frontends.torch.interpreter import IGNORED, inlined
 from eindecomp.frontends.torch.wishes import Placements, Wanted, Wish, wishes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor.placement_types import Placement
-
-    from eindecomp.frontends.torch.importing import Imported
     from eindecomp.planner.plan import Plan
 
     Layouts = Mapping[str, tuple[Placements, ...]]

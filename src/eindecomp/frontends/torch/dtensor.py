@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
 from torch.distributed.tensor.placement_types import (
     Placement,
     _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
@@ -20,10 +21,19 @@ from torch.distributed.tensor.placement_types import (
 
 from eindecomp.errors import GraphError, PlanError
 from eindecomp.frontends.input_names import check_given, qualified
-from eindecomp.frontends.placements import as_planned, coarsest, of_shape, placed, said, vertex_cuts
+from eindecomp.frontends.placements import (
+    Coarse,
+    Places,
+    as_planned,
+    coarsest,
+    of_shape,
+    placed,
+    said,
+    vertex_cuts,
+)
 from eindecomp.frontends.record import View
-from eindecomp.frontends.tensor_parallel import NOBODY, styles_of, tp_plan
-from eindecomp.frontends.torch.applying import apply
+from eindecomp.frontends.tensor_parallel import NOBODY, Followed, Modules, styles_of, tp_plan
+from eindecomp.frontends.torch.applying import Applied, apply
 from eindecomp.frontends.torch.exporting import (
     exported_program,
     module_lines,
@@ -31,24 +41,13 @@ from eindecomp.frontends.torch.exporting import (
     set_otherwise,
 )
 from eindecomp.frontends.torch.importing import import_module
+from eindecomp.frontends.torch.wishes import Placements
 from eindecomp.graph.ops import ScatterAdd
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.cut import used_axes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-    from torch.distributed.tensor.parallel import ParallelStyle
-
-    from eindecomp.frontends.placements import Coarse, Places
-    from eindecomp.frontends.tensor_parallel import Followed, Modules
-    from eindecomp.frontends.torch.applying import Applied
-    from eindecomp.frontends.torch.wishes import Placements
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.layout.cut import Axes, Cut
-    from eindecomp.layout.mesh import Mesh
-    from eindecomp.planner.plan import Plan
+from eindecomp.layout.cut import Axes, Cut, used_axes
+from eindecomp.layout.mesh import Mesh
+from eindecomp.planner.plan import Plan
 
 
 @dataclass(frozen=True)

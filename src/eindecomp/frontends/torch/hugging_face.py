@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import orjson
 import torch
 
 from eindecomp.errors import InputError
 from eindecomp.frontends.torch.importing import from_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from eindecomp.graph.graph import Graph
+from eindecomp.graph.graph import Graph
 
 transformers: Any = import_module("transformers")  # whose types take a sixth of all type checking
 

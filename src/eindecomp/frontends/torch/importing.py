@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
@@ -28,14 +29,8 @@ from eindecomp.frontends.torch.operators import (  # noqa: F401 - which register
 )
 from eindecomp.frontends.torch.registry import own_type
 from eindecomp.frontends.trace import Trace
+from eindecomp.graph.graph import Graph
 from eindecomp.lang.dtypes import BFLOAT16
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from torch.export import ExportedProgram
-
-    from eindecomp.graph.graph import Graph
 
 
 def from_torch(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator as python_operator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import fx
@@ -19,11 +20,7 @@ from eindecomp.frontends.torch.registry import (
     find_operator,
     own_type,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from eindecomp.frontends.trace import Trace
+from eindecomp.frontends.trace import Trace
 
 IGNORED = frozenset(
     {

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import _prims_common
 
 from eindecomp.errors import GraphError
 from eindecomp.frontends.record import View
+from eindecomp.frontends.trace import Trace
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.frontends.trace import Trace
-    from eindecomp.lang.scalar import Expr
+from eindecomp.lang.scalar import Expr
 
 Importer = Callable[..., Any]
 F = TypeVar("F", bound=Importer)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from traceback import walk_stack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
+from torch import fx, nn
 from torch._C._distributed_c10d import (
     _resolve_process_group,  # pyright: ignore[reportPrivateUsage] - the only way from name to group
 )
@@ -26,20 +28,13 @@ from torch.utils._pytree import tree_leaves
 from eindecomp.errors import PlanError, RunError
 from eindecomp.frontends.placements import coarsest, of_shape
 from eindecomp.frontends.record import View
+from eindecomp.frontends.torch.applying import Applied
 from eindecomp.frontends.torch.dtensor import make_mesh, to_dtensor
 from eindecomp.frontends.torch.exporting import set_otherwise
-from eindecomp.frontends.torch.wishes import imported_names
+from eindecomp.frontends.torch.wishes import Wish, imported_names
 from eindecomp.planner.comparison import Verification, Verified, in_words
+from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-
-    from torch import fx, nn
-
-    from eindecomp.frontends.torch.applying import Applied
-    from eindecomp.frontends.torch.wishes import Wish
-    from eindecomp.planner.plan import Plan
 
 _LOGGERS = ("torch.distributed.tensor._redistribute", "torch.distributed.tensor._collective_utils")
 """They advise to flatten meshes, which changes no bytes."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from torch import fx
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.placement_types import (
     Placement,
@@ -13,18 +15,14 @@ from torch.distributed.tensor.placement_types import (
 )
 
 from eindecomp.frontends.record import View
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Reshape
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import fx
-
     from eindecomp.frontends.torch.importing import Imported
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
 
 Placements = tuple[Placement, ...]
 """One placement for each dimension of the device mesh."""

@@ -8,22 +8,16 @@ what it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from eindecomp.graph.patterns.softmax import KEY, factors_of, softmax_parts
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, factors_of, softmax_parts
 from eindecomp.graph.patterns.terms import Mask, Read, Terms, Value, tell_mask
-from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import Expr, chain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.patterns.softmax import SoftmaxPart
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
 
-from eindecomp.graph.patterns.terms import Read, strip_casts
+from eindecomp.graph.patterns.terms import Read, Terms, strip_casts
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, Call, Expr, call
-
-if TYPE_CHECKING:
-    from eindecomp.graph.patterns.terms import Terms
-    from eindecomp.graph.vertex import Vertex
 
 KEY = "@"
 """What the label of the keys is called; no label of a graph has this name."""

@@ -6,13 +6,15 @@ And what a mask of attention scores says: which keys count for which queries.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import (
     Arg,
     Call,
@@ -26,13 +28,6 @@ from eindecomp.lang.scalar import (
     used_scalars,
 )
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.lang.monoid import Monoid
-
 
 FLOAT_CASTS = frozenset({"float16", "bfloat16", "float32", "float64"})
 

@@ -7,9 +7,10 @@ sum after the product that reads it.
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import SUM
@@ -26,10 +27,6 @@ from eindecomp.lang.scalar import (
 )
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
 
 Factors = list[tuple[str, Expr]]
 """What a value is multiplied by (`mul`), divided by (`div`), or negated for (`neg`)."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
-from eindecomp.graph.ops import Fill, ScatterAdd
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Fill, Op, ScatterAdd
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like, remove_dead
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
 from eindecomp.lang.monoid import PROD, SUM
@@ -34,11 +35,6 @@ from eindecomp.lang.scalar import (
     values,
 )
 from eindecomp.lang.scalar_types import type_of
-
-if TYPE_CHECKING:
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
 
 MAX_SIZE = 64
 MAX_INPUTS = 8

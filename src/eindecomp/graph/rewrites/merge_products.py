@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from eindecomp.graph.orders import order_of
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.orders import Order, order_of
 from eindecomp.graph.rewrites.order_contractions import (
     Chain,
     ChainFactor,
@@ -14,16 +15,10 @@ from eindecomp.graph.rewrites.order_contractions import (
     usual_steps,
 )
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
+from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import MAX_LABELS
 from eindecomp.lang.scalar import Arg
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.orders import Order
-    from eindecomp.graph.vertex import Vertex
 
 MOST_FACTORS = 16
 """The most tensors that are merged into one product."""

@@ -10,12 +10,14 @@ always do.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
-from eindecomp.graph.orders import Contraction, order_of, path_of, steps_of
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.orders import Contraction, Order, Step, order_of, path_of, steps_of
 from eindecomp.graph.rewrites.rebuild import rebuilt
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import MOST_OPERANDS, calls_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels
@@ -32,13 +34,6 @@ from eindecomp.lang.scalar import (
     values,
 )
 from eindecomp.lang.scalar_types import type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.orders import Order, Step
-    from eindecomp.graph.vertex import Vertex
 
 Operands = list[tuple[str, Labels]]
 

@@ -5,9 +5,9 @@ Those drop dead vertices, simplify joins, and merge vertices that are equal.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input, Op, relabel
@@ -16,9 +16,6 @@ from eindecomp.lang.dtypes import INT64
 from eindecomp.lang.einsum import EinSum, make_einsum
 from eindecomp.lang.scalar import Arg, used_args
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
 
 
 def empty_like(graph: Graph) -> Graph:

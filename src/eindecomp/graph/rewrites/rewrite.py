@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eindecomp.graph.arrays import check_outputs
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.exchange import divide_late, factor_out
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rebuild import merge_common, remove_dead, simplify_joins
-
-if TYPE_CHECKING:
-    from eindecomp.graph.graph import Graph
 
 BEFORE_ORDER = (remove_dead, simplify_joins, factor_out, merge_common)
 AFTER_ORDER = (divide_late, fuse)

@@ -8,7 +8,6 @@ larger expression such an index becomes a vertex of its own first.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, Source, suggest
 from eindecomp.graph.checks import expect
@@ -26,7 +25,7 @@ from eindecomp.graph.text.macros import (
     to_monoid,
 )
 from eindecomp.graph.text.scope import Scope, refuse_mistyped, warn_of_misspelt
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
@@ -37,9 +36,6 @@ from eindecomp.lang.text.resolve import (
     resolve,
     resolve_values,
 )
-
-if TYPE_CHECKING:
-    from eindecomp.lang.einsum import Labels
 
 
 def parse(text: str, name: str = "<text>") -> Graph:

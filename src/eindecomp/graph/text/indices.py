@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Reshape, Slice
+from eindecomp.graph.text.scope import Scope
+from eindecomp.lang.einsum import Labels
 from eindecomp.lang.scalar import Arg
 from eindecomp.lang.text import syntax as s
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.graph.text.scope import Scope
-    from eindecomp.lang.einsum import Labels
 
 
 def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:

@@ -7,10 +7,10 @@ syntax: it renames, and leaves the meaning to `elaborate`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError, MacroError, Source, suggest
 from eindecomp.lang.monoid import Monoid
@@ -18,9 +18,6 @@ from eindecomp.lang.names import check_label, check_name
 from eindecomp.lang.scalar import FUNCTIONS, Const, values
 from eindecomp.lang.text import syntax as s
 from eindecomp.lang.text.resolve import named_leaf, read_statements, resolve, resolve_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
 
 MAX_NESTING = 32
 MAX_STATEMENTS = 100_000

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
 from eindecomp.graph.checks import warn_of_lone_labels
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Op
 from eindecomp.graph.text.macros import prelude, prelude_monoids
-from eindecomp.graph.vertex import show
+from eindecomp.graph.vertex import Vertex, show
+from eindecomp.lang.einsum import Labels
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Op
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.lang.einsum import Labels
 
 
 @dataclass(slots=True)

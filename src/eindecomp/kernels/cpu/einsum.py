@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.loops.launch import KEPT, Loops, launch_together
+from eindecomp.kernels.cpu.loops.launch import KEPT, Launch, Loops, launch_together
 from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
 from eindecomp.kernels.point_program import (
@@ -26,9 +27,6 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.kernels.cpu.loops.launch import Launch
     from eindecomp.kernels.library import Tile
 
     Array = np.ndarray[Any, Any]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable, Sequence
 from textwrap import indent
 from threading import Lock, Thread
 from time import perf_counter
@@ -23,9 +24,6 @@ import numpy as np
 
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, compile_source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _SPIN = 1e-4
 """Seconds that a helper spins: about as long as a run takes from one large vertex to the next."""

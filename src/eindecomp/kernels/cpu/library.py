@@ -6,6 +6,7 @@ own indices are here. The reference shares no code with this module, so that eac
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
@@ -14,24 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fork_join import HELPERS
+from eindecomp.kernels.library import TileKernel
 from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, DType, widen
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.library import Tile, TileKernel
-    from eindecomp.lang.einsum import Labels
+    from eindecomp.kernels.library import Tile
 
     Array = np.ndarray[Any, Any]
 

@@ -5,6 +5,7 @@ XLA fuses a join into the reduction that reads it, so the joined values are neve
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,21 +17,15 @@ from jax import lax
 
 from eindecomp.kernels.jax.functions import JAX, cast
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.sums_of_products import Product, cheapest_trees, product_of
+from eindecomp.kernels.sums_of_products import Product, Term, Tree, cheapest_trees, product_of
 from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import LOW_PRECISION
+from eindecomp.lang.dtypes import LOW_PRECISION, DType
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import BUILTIN, SUM
-from eindecomp.lang.scalar import from_values, used_args, used_scalars
+from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.kernels.sums_of_products import Term, Tree
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import EinSum, Labels
-    from eindecomp.lang.scalar import Expr
-
     Operands = Sequence[jax.Array | None]
     States = tuple[jax.Array, ...]
     Labelled = tuple[jax.Array, Labels]

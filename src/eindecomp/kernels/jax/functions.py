@@ -8,7 +8,7 @@ so that all of it can be traced; hence integers to negative powers are not refus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from eindecomp.graph.ops import Fill
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, LOW_PRECISION, Kind, dtype, kind, type_names
+from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, Kind, dtype, kind, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.numpy_backend import cast as cast_number
-from eindecomp.lang.scalar import used_scalars
+from eindecomp.lang.scalar import Number, used_scalars
 from eindecomp.lang.scalar_types import result_type, with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.graph.ops import Fill
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.scalar import Number
-
     Function = Callable[..., Any]
 
 

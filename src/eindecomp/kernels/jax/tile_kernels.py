@@ -6,6 +6,7 @@ JAX's arrays cannot be written to, so a kernel here has no output to compute int
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,22 +16,19 @@ import numpy as np
 from jax import lax
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.jax.einsum import EinSumKernel, aligned, einsum_kernel
 from eindecomp.kernels.jax.functions import cast
 from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.lang.dtypes import INT64, DType, widen
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.einsum import EinSum, Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import jax
 
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
     from eindecomp.kernels.jax.einsum import States
-    from eindecomp.lang.einsum import Labels
 
 
 @dataclass(frozen=True, slots=True)

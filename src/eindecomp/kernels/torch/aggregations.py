@@ -14,28 +14,24 @@ in memory.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from eindecomp.kernels.sums_of_products import cheapest_trees
+from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
 from eindecomp.kernels.torch.decoding import row_product, suits_rows
 from eindecomp.kernels.torch.functions import extreme
 from eindecomp.kernels.torch.tensors import CARRIED, LOW, aligned, carried, put_back, window
-from eindecomp.lang.monoid import BUILTIN
+from eindecomp.lang.einsum import Labels
+from eindecomp.lang.monoid import BUILTIN, Monoid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import Tensor
-
-    from eindecomp.kernels.sums_of_products import Tree
     from eindecomp.kernels.torch.tensors import LabelBox
-    from eindecomp.lang.einsum import Labels
-    from eindecomp.lang.monoid import Monoid
 
     States = tuple[Tensor, ...]
 

@@ -12,15 +12,18 @@ their weight in float32, which is much for scores of millions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from eindecomp.kernels.torch.attention_layout import (
+    PartTile,
     conditions,
     is_causal,
     key_counts,
@@ -33,12 +36,7 @@ from eindecomp.kernels.torch.attention_layout import (
 from eindecomp.kernels.torch.decoding import decode, dense
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from eindecomp.graph.patterns.attention import Attention, KeyPart
-    from eindecomp.kernels.torch.attention_layout import PartTile
     from eindecomp.lang.einsum import Labels
 
     Partial = tuple[Tensor, Tensor]

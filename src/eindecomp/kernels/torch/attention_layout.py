@@ -6,17 +6,15 @@ say which keys of a tile count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
     from eindecomp.graph.patterns.attention import Attention, KeyPart
     from eindecomp.graph.patterns.terms import Value
     from eindecomp.lang.einsum import Labels

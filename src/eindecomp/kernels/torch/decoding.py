@@ -12,17 +12,15 @@ have it from Hopper on. Where kernels take microseconds, it hides the time of la
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
 
 _FIRST = (9, 0)
 """The first compute capability that launches kernels early."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import prod
@@ -13,7 +14,7 @@ from torch import Tensor
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.einsum import einsum_kernel as loops_of
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.sums_of_products import Product, product_of
+from eindecomp.kernels.sums_of_products import Product, Term, product_of
 from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.kernels.torch.aggregations import (
     Labelled,
@@ -39,20 +40,15 @@ from eindecomp.kernels.torch.tensors import (
     window,
 )
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BFLOAT16, Kind, kind
+from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import from_values, used_args, used_scalars
+from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
 
-    from eindecomp.kernels.sums_of_products import Term
     from eindecomp.kernels.torch.kernel import Operands, Scalars, Shape, States
     from eindecomp.kernels.torch.tensors import LabelBox
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.scalar import Expr
 
 
 _MUCH_LARGER = 4

@@ -9,24 +9,22 @@ computes tile by tile into arrays of their own uses the protocol, which copies w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
 from eindecomp.kernels.torch.tensors import CARRIED, aligned, carried, cast, put_back, torch_type
 from eindecomp.lang.dtypes import DType, widen
+from eindecomp.lang.einsum import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from eindecomp.kernels.library import Tile
-    from eindecomp.lang.einsum import Labels
 
     Operands = Sequence[Tensor | None]
     Scalars = Sequence[object]

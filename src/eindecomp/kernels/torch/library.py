@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from eindecomp.errors import InputError
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
+from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.kernel import move_kernel
+from eindecomp.kernels.torch.kernel import TorchKernel, move_kernel
 from eindecomp.kernels.torch.tensors import aligned, as_tensor, cast, expanded, torch_type
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BFLOAT16, INT64
+from eindecomp.lang.dtypes import BFLOAT16, INT64, DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.lang.scalar_types import result_type, with_casts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.vertex import Vertex
-    from eindecomp.kernels.torch.kernel import TorchKernel
-    from eindecomp.lang.dtypes import DType
-
     Array = np.ndarray[Any, Any]
     Box = Sequence[tuple[int, int]]
     Types = Mapping[str, DType]

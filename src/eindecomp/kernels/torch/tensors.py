@@ -9,22 +9,19 @@ all types follow the rule of `numpy_backend.cast`, on every device alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
+from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
+from eindecomp.lang.einsum import Labels
 from eindecomp.lang.numpy_backend import cast as cast_number
+from eindecomp.lang.scalar import Number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import Labels
-    from eindecomp.lang.scalar import Number
-
     LabelBox = Mapping[str, tuple[int, int]]
     """Where a window begins along a label, and how long it is."""
 

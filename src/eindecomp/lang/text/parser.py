@@ -6,18 +6,16 @@ recursion; texts past `MAX_TEXT` characters are refused before they are looked a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from eindecomp.errors import Source, TextError
 from eindecomp.lang.text.to_syntax import Misplaced, ToSyntax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_STATEMENT = 20_000
 """How many tokens one statement may have; none that people write comes near."""

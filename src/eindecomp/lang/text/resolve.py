@@ -7,8 +7,9 @@ need it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.errors import ExpressionError, Source, TextError, suggest
 from eindecomp.lang.names import CONSTANTS
@@ -24,10 +25,6 @@ from eindecomp.lang.scalar import (
     from_values,
 )
 from eindecomp.lang.text import syntax as s
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
-
 
 MAX_TEXT = 8_000_000
 """How many characters a text may have."""

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.scalar import FUNCTIONS, MAX_DEPTH, Number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,14 @@ of the rules below returned.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from lark import Token, Transformer, v_args  # pyright: ignore[reportUnknownVariableType]
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.names import IDENTIFIER
-from eindecomp.lang.scalar import MAX_DEPTH
+from eindecomp.lang.scalar import MAX_DEPTH, Number
 from eindecomp.lang.text import syntax as s
-
-if TYPE_CHECKING:
-    from eindecomp.lang.scalar import Number
 
 MAX_SIZE = 2**62
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.errors import InputError, check_whole
-from eindecomp.lang.dtypes import BFLOAT16, FLOAT32
+from eindecomp.lang.dtypes import BFLOAT16, FLOAT32, DType
 from eindecomp.models.llama.read_folder import RopeScaling, read_config
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eindecomp.lang.dtypes import DType
-
     Array = np.ndarray[Any, Any]
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}

@@ -15,10 +15,10 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import check_whole
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 
 if TYPE_CHECKING:
-    from eindecomp.graph.graph import Graph
     from eindecomp.models.llama.config import Config
 
 LATEST = 64

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from eindecomp.api.compile import plan_together
-from eindecomp.engines.engine import stated_device_count
+from eindecomp.engines.engine import Engine, stated_device_count
+from eindecomp.engines.result import Result
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, check_whole, quote
 from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.on_devices import Cache, PlacedWeights
 from eindecomp.models.llama.read_folder import Generation, read_generation
-from eindecomp.models.llama.tokens import NAME, Sampling, Tokenizer
+from eindecomp.models.llama.tokens import NAME, Sampler, Sampling, TextStream, Tokenizer
 from eindecomp.models.llama.weights import WeightFiles, load_weights, random_weights, tied_as_stored
 from eindecomp.planner.make import plan as make_plan
+from eindecomp.planner.plan import Plan
+from eindecomp.planner.space.strategy import GivenStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.result import Result
-    from eindecomp.engines.tensor import Tensor
-    from eindecomp.models.llama.tokens import Sampler, TextStream
-    from eindecomp.planner.plan import Plan
-    from eindecomp.planner.space.strategy import GivenStrategy
-
     Array = np.ndarray[Any, Any]
 
 

@@ -8,27 +8,26 @@ devices as well.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of
+from eindecomp.engines.engine import Engine
+from eindecomp.engines.executable import Executable
+from eindecomp.engines.result import Result
+from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, check_whole
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.graph import LATEST
+from eindecomp.planner.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from eindecomp.engines.result import Result
-    from eindecomp.engines.tensor import Tensor
     from eindecomp.models.llama.config import Config
-    from eindecomp.planner.plan import Plan
 
     Array = np.ndarray[Any, Any]
-    from eindecomp.engines.engine import Engine
-    from eindecomp.engines.executable import Executable
 
 _LEAST = 64
 

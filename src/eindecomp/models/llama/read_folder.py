@@ -7,15 +7,13 @@ tokens, and settings that we do not have.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from eindecomp.errors import InputError, quote, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MAX_BYTES = 1 << 26
 _KINDS: dict[type[Any], str] = {

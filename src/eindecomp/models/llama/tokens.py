@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError, RunError, check_whole, extra, quote, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Array = np.ndarray[Any, Any]
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from eindecomp.engines.safetensors_file import map_file, tensors_of
+from eindecomp.engines.safetensors_file import StoredTensor, map_file, tensors_of
 from eindecomp.errors import InputError, quote
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.read_folder import check_folder, read_json
 
 if TYPE_CHECKING:
-    from eindecomp.engines.safetensors_file import StoredTensor
-
     Array = np.ndarray[Any, Any]
-    from collections.abc import Iterator, Mapping
 
     from eindecomp.models.llama.config import Config
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from eindecomp.tra.paging.place import START
+from eindecomp.tra.paging.place import START, Placement
 from eindecomp.tra.paging.schedule import (
     STREAMS,
+    Access,
+    Action,
     Execute,
     Fetch,
     Keep,
@@ -23,14 +25,7 @@ from eindecomp.tra.paging.schedule import (
     Store,
     accesses,
 )
-from eindecomp.tra.paging.workload import Begins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from eindecomp.tra.paging.place import Placement
-    from eindecomp.tra.paging.schedule import Access, Action
-    from eindecomp.tra.paging.workload import Paged, Staging, Workload
+from eindecomp.tra.paging.workload import Begins, Paged, Staging, Workload
 
 
 def issue(workload: Workload, placement: Placement, staging: Staging) -> tuple[Action, ...]:

@@ -7,22 +7,18 @@ also a byte less in which to fetch ahead.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.issue import issue
 from eindecomp.tra.paging.place import Placer
 from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, predicted_seconds
-from eindecomp.tra.paging.workload import Begins, Staging
+from eindecomp.tra.paging.workload import Begins, Links, Staging, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from eindecomp.tra.paging.workload import Links, Workload
 
 
 class ArenaTooSmallError(PlanError):

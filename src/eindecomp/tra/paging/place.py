@@ -9,17 +9,13 @@ is needed again latest, and is cheap to bring back, leaves.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from eindecomp.tra.paging.workload import Begins
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from eindecomp.tra.paging.workload import Links, Paged, Workload
+from eindecomp.tra.paging.workload import Begins, Links, Paged, Workload
 
 START = -1
 """The task after which everything is free that no task has used yet."""

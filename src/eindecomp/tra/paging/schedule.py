@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from eindecomp.planner.costs.byte_sizes import show_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eindecomp.tra.paging.workload import Links, Staging, Workload
-
+from eindecomp.tra.paging.workload import Links, Staging, Workload
 
 COMPUTE, TO_GPU, TO_HOST, DISK = "compute", "to GPU", "to host", "disk"
 STREAMS = (COMPUTE, TO_GPU, TO_HOST, DISK)

@@ -8,16 +8,13 @@ leave the same contents everywhere, so that it is enough to carry out one of the
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
-from eindecomp.tra.paging.schedule import ARENA, Access, Execute, Stage, accesses
+from eindecomp.tra.paging.schedule import ARENA, Access, Action, Execute, Schedule, Stage, accesses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from eindecomp.tra.paging.schedule import Action, Schedule
-
     Touched = Sequence[Sequence[Access]]
     """What each action touches."""
 

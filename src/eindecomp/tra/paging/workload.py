@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Begins(Enum):

@@ -9,19 +9,14 @@ leaves while they are. `while_there`: regions that read the same inputs follow e
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
 from eindecomp.tra.program.memory import Peak
-from eindecomp.tra.tiles.ops import Kind, window_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from eindecomp.tra.tiles.ops import Region, TileOp, TileProgram
+from eindecomp.tra.tiles.ops import Kind, Region, TileOp, TileProgram, window_bytes
 
 
 def most_held(

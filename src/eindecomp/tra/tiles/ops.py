@@ -5,15 +5,19 @@ Devices of one memory share what is equal.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.errors import InputError, PlanError
 from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume
+from eindecomp.tra.program.device_row import DeviceStep
+from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
@@ -22,16 +26,8 @@ from eindecomp.tra.program.steps import (
     Load,
     Move,
     ReduceScatter,
+    Step,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.program.device_row import DeviceStep
-    from eindecomp.tra.program.program import Program
-    from eindecomp.tra.program.steps import Step
-
 
 ALIGNMENT = 512
 """Every window of a memory begins at a multiple of so many bytes."""

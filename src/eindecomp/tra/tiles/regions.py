@@ -11,19 +11,13 @@ that they are for, so that they can be checked before that begins.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.memory import finishing, held_by
-from eindecomp.tra.tiles.ops import Kind, Region, is_computed, lookups_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from eindecomp.tra.tiles.ops import TileOp, TileProgram
-
+from eindecomp.tra.tiles.ops import Kind, Region, TileOp, TileProgram, is_computed, lookups_of
 
 MOST = 64
 """Vertices of a region, beyond which it is cut also where much crosses."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
@@ -18,13 +19,9 @@ from eindecomp.frontends.operations import (
     running,
     windows,
 )
+from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import ends_of, group_of, grouped_product
 from eindecomp.lang.dtypes import Kind, dtype, kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import View
 
 _AGGREGATIONS = {
     "reduce_sum": "sum",

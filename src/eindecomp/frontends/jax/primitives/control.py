@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import stacked
-from eindecomp.lang.scalar import Arg, call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.lang.scalar import Expr
+from eindecomp.frontends.record import View
+from eindecomp.lang.scalar import Arg, Expr, call
 
 MAX_STEPS = 10_000
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from math import inf, log
-from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, log1p
+from eindecomp.frontends.record import View
 from eindecomp.lang.dtypes import Kind, kind
-from eindecomp.lang.scalar import Arg, call
-
-if TYPE_CHECKING:
-    from eindecomp.frontends.record import View
-    from eindecomp.lang.scalar import Expr
-
+from eindecomp.lang.scalar import Arg, Expr, call
 
 _LARGER_TRUTH = "(y != y and x == x)"
 _FORMULAS = {

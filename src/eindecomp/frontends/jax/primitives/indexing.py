@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
+from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import (
     RowsAt,
     aggregated_into,
@@ -16,9 +17,6 @@ from eindecomp.frontends.rows_at_indices import (
     looked_up,
     put_into,
 )
-
-if TYPE_CHECKING:
-    from eindecomp.frontends.record import View
 
 
 @primitive("gather")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial, reduce
-from typing import TYPE_CHECKING
 
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import (
@@ -15,9 +14,7 @@ from eindecomp.frontends.operations import (
     stacked,
     strided,
 )
-
-if TYPE_CHECKING:
-    from eindecomp.frontends.record import View
+from eindecomp.frontends.record import View
 
 
 @primitive("broadcast_in_dim")

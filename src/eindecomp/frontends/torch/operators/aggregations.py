@@ -5,21 +5,17 @@ As in torch, softmaxes and normalizations of low precision are computed in float
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import first_in_order, first_largest, running
-from eindecomp.frontends.torch.registry import number, operator
+from eindecomp.frontends.record import View
+from eindecomp.frontends.torch.registry import Number, Operation, number, operator
 from eindecomp.lang.dtypes import Kind, kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.torch.registry import Number, Operation
 
 
 def places(x: View, dim: int | Sequence[int] | None) -> list[int]:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import inf, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opt_einsum.parser import parse_einsum_input
 
 from eindecomp.frontends.formulas import evaluated
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import convolved, padded, windowed, windows
+from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import group_of, grouped_product
 from eindecomp.frontends.torch.operators.aggregations import mean_of, softmax_of
-from eindecomp.frontends.torch.registry import number, operator
-from eindecomp.lang.dtypes import BOOL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.torch.registry import Number, Operation
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.scalar import Expr
+from eindecomp.frontends.torch.registry import Number, Operation, number, operator
+from eindecomp.lang.dtypes import BOOL, DType
+from eindecomp.lang.scalar import Expr
 
 
 @operator("aten.linear")

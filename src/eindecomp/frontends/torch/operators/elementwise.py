@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING
 
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, stacked
 from eindecomp.frontends.record import View
-from eindecomp.frontends.torch.registry import common_type, number, operator
+from eindecomp.frontends.torch.registry import (
+    Number,
+    Operand,
+    Operation,
+    common_type,
+    number,
+    operator,
+)
 from eindecomp.lang.dtypes import BOOL, Kind, kind
-
-if TYPE_CHECKING:
-    from eindecomp.frontends.torch.registry import Number, Operand, Operation
 
 _MAPS = {
     **EXACT,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import replaced
+from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import (
     RowsAt,
     aggregated_at,
@@ -19,15 +21,9 @@ from eindecomp.frontends.rows_at_indices import (
     put_into,
 )
 from eindecomp.frontends.torch.operators.shapes import bounds
-from eindecomp.frontends.torch.registry import operator
+from eindecomp.frontends.torch.registry import Number, Operation, operator
 from eindecomp.lang.dtypes import BOOL, Kind, kind
 from eindecomp.lang.scalar import Arg, Call, Const
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.torch.registry import Number, Operation
 
 
 @operator("aten.embedding")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.frontends.join import Read
 from eindecomp.frontends.operations import cut_apart, padded, placed, reversed_along, stacked
-from eindecomp.frontends.torch.registry import operator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.frontends.record import View
-    from eindecomp.frontends.torch.registry import Number, Operation
+from eindecomp.frontends.record import View
+from eindecomp.frontends.torch.registry import Number, Operation, operator
 
 
 @operator(

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, reduce
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,12 +31,7 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     constant,
     ir,
 )
-from eindecomp.lang.dtypes import BOOL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-
-    from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import BOOL, DType
 
 _I1, _I64 = ir.IntType(1), ir.IntType(64)
 _COMPARISONS: dict[type[ast.cmpop], str] = {

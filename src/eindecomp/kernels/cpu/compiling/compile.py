@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import llvmlite
 import llvmlite.binding
@@ -23,10 +23,7 @@ from llvmlite.binding import newpassmanagers
 from eindecomp.kernels.cache import load, note_compilation, store
 from eindecomp.kernels.cpu.compiling import functions, intrinsics
 from eindecomp.kernels.cpu.compiling.assemble import assemble
-from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, dtype, type_names
-
-if TYPE_CHECKING:
-    from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import BOOL, LOW_PRECISION, DType, dtype, type_names
 
 llvm: Any = llvmlite.binding
 NewPassManager: Any = newpassmanagers.NewPassManager

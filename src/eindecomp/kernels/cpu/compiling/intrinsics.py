@@ -9,6 +9,7 @@ are written. Each function here writes LLVM's code for values it is given.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eindecomp.kernels.cpu.compiling.numbers import (
@@ -26,8 +27,6 @@ from eindecomp.kernels.cpu.compiling.numbers import (
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, dtype, type_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     Emit = Callable[..., Value | None]
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(n) for n in (8, 16, 32, 64))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir as untyped_ir
 
 from eindecomp.lang.dtypes import BOOL, DType, dtype
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ir: Any = untyped_ir
 FLOAT32, FLOAT64, INT32, INT64 = map(dtype, ("float32", "float64", "int32", "int64"))

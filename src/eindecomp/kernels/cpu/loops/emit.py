@@ -7,8 +7,8 @@ meet.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from eindecomp.lang.scalar import (
     Tuple,
 )
 from eindecomp.lang.scalar_types import kind_of_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 BOOL, FLOAT32, FLOAT64 = dtype("bool"), dtype("float32"), dtype("float64")
 _MAX_SIGNED = 2**63 - 1

@@ -7,17 +7,13 @@ address. The source is made of numbers and of names made here; nothing of a user
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from eindecomp.kernels.cpu.loops.emit import NamedValue, ScalarLines, literal
+from eindecomp.kernels.cpu.loops.nest import Access, Nest
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from eindecomp.kernels.cpu.loops.nest import Access, Nest
 
 
 def source_of(nest: Nest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from eindecomp.kernels.cpu.compiling.compile import check_refusals, compile_source
+from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, check_refusals, compile_source
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import (
@@ -23,16 +24,13 @@ from eindecomp.kernels.cpu.loops.nest import (
     lay_out,
     strides_of,
 )
+from eindecomp.kernels.point_program import PointProgram
 from eindecomp.kernels.tile_arrays import address, sizes_of
+from eindecomp.lang.dtypes import DType
+from eindecomp.lang.einsum import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.kernels.cpu.compiling.compile import CompiledFunction
     from eindecomp.kernels.cpu.fork_join import Job
-    from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import Labels
 
     Array = np.ndarray[Any, Any]
     Ints = np.ndarray[Any, np.dtype[np.int64]]

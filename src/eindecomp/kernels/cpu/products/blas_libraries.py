@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,15 +22,11 @@ from importlib import import_module
 from pathlib import Path
 from threading import Condition, Lock, RLock, get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 from eindecomp.errors import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 # How builds name Fortran's functions: with 32-bit integers, then with 64-bit ones.

@@ -9,21 +9,18 @@ precision is widened on the way, and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import compile_source
-from eindecomp.kernels.cpu.loops.launch import LoopsCall
-from eindecomp.lang.dtypes import LOW_PRECISION, widen
+from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eindecomp.kernels.cpu.loops.launch import Pack
     from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
-    from eindecomp.lang.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ It is measured once and kept on disk.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import versions
+from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.loops.nest import strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.kernels.cpu.loops.launch import LoopsCall
     from eindecomp.kernels.cpu.products.nests import PairKernel
-    from eindecomp.lang.dtypes import DType
 
     Array = np.ndarray[Any, Any]
     Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]

@@ -9,6 +9,7 @@ instead be left to the batch, and what still does not fit is copied. `price` dec
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,20 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.kernels.cpu.loops.launch import Pack
+from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
 from eindecomp.kernels.cpu.loops.nest import Strides, contiguous, lay_out, strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
 from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.lang.dtypes import LOW_PRECISION, widen
+from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
+from eindecomp.lang.einsum import EinSum, Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from eindecomp.kernels.cpu.loops.launch import LoopsCall
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import EinSum, Labels
-
     Array = np.ndarray[Any, Any]
 
 # About what a call costs, copying an element, one multiply-add: to tell orders of loops apart.

@@ -9,6 +9,7 @@ by block, and what needs that sum comes after.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from itertools import product as combinations
@@ -19,17 +20,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.kernels.cpu.products.gemm import Gemm, price
-from eindecomp.kernels.sums_of_products import cheapest_trees
+from eindecomp.kernels.library import TileKernel
+from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import SUM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from eindecomp.kernels.library import TileKernel
-    from eindecomp.kernels.sums_of_products import Tree
-    from eindecomp.lang.dtypes import DType
-
     Array = np.ndarray[Any, Any]
     Sizes = Mapping[str, int]
     PairKernel = Callable[[EinSum, tuple[DType, ...], DType], TileKernel]

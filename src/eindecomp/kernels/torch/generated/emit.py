@@ -7,8 +7,9 @@ behind.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,6 @@ from eindecomp.lang.scalar import (
     Tuple,
 )
 from eindecomp.lang.scalar_types import kind_of_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _MAX_SIGNED = 2**63 - 1
 POINT = "1, 1"

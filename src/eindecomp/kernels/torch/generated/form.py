@@ -11,6 +11,7 @@ on disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -25,8 +26,6 @@ from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.torch.timing import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import EinSum, Labels

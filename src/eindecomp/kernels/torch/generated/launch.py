@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -27,7 +28,10 @@ from eindecomp.kernels.torch.generated.form import (
     SUMMED,
     Access,
     Axis,
+    Config,
+    Copy,
     Form,
+    Split,
     accesses,
     axes_of,
     copy_of,
@@ -36,16 +40,11 @@ from eindecomp.kernels.torch.generated.form import (
     tile_configs,
 )
 from eindecomp.kernels.torch.generated.tile_kernel import tile_source
-from eindecomp.lang.dtypes import Kind, dtype, kind
+from eindecomp.lang.dtypes import DType, Kind, dtype, kind
+from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from eindecomp.kernels.torch.generated.form import Config, Copy, Split
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import EinSum, Labels
-
     Tensor = Any
     Tensors = Sequence[Any]
     Sizes = Mapping[str, int]

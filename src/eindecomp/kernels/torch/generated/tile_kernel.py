@@ -11,10 +11,10 @@ text is in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 from eindecomp.kernels.torch.generated.emit import (
     POINT,
@@ -23,14 +23,18 @@ from eindecomp.kernels.torch.generated.emit import (
     literal,
     type_text,
 )
-from eindecomp.kernels.torch.generated.form import BATCH, COLS, LETTERS, PACK, ROWS, SUMMED
+from eindecomp.kernels.torch.generated.form import (
+    BATCH,
+    COLS,
+    LETTERS,
+    PACK,
+    ROWS,
+    SUMMED,
+    Access,
+    Form,
+)
 from eindecomp.lang.dtypes import widen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from eindecomp.kernels.torch.generated.form import Access, Form
-    from eindecomp.lang.scalar import Expr
+from eindecomp.lang.scalar import Expr
 
 CONSTANTS = ("ROWS", "COLS", "UNROLL", "BAND", "PADDED", "EXACT", "LONG")
 """A block, summed steps written out, tiles of rows in a band; whether inputs may be read beyond
