@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from eindecomp.errors import ExpressionError, InputError
 from eindecomp.graph.arrays import read_array
 from eindecomp.graph.graph import Graph
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.dtypes import dtype as read_dtype
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Expr
 from eindecomp.planner.make import plan
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 _PACKAGES = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}
 KEPT = 256  # the most expressions whose executables are kept, those used last

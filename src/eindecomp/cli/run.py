@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import orjson
@@ -49,13 +49,10 @@ from eindecomp.graph.evaluate import evaluate
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cache import limit
-from eindecomp.lang.dtypes import Kind, kind
+from eindecomp.lang.dtypes import Array, Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.plan import Plan
 from eindecomp.show.trace import tracing
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 
 @planning

@@ -22,12 +22,11 @@ from numpy.lib.format import MAGIC_PREFIX, open_memmap, write_array
 from eindecomp.engines.safetensors_file import open_tensor
 from eindecomp.errors import InputError, extra, quote, suggest
 from eindecomp.graph.graph import Graph
-from eindecomp.lang.dtypes import BFLOAT16, DType
+from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.layout.boxes import Box, shape_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     GivenOutputs = Mapping[str, str | Path] | str | None
     """Files by output, or as the command line writes them: `Z=z.npy,Y=y.zarr`."""
 

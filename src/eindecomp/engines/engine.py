@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from eindecomp.errors import EinDecompError, InputError, needing_extras, suggest
 from eindecomp.kernels.cores import cores
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.engines.result import Listener, Result
     from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     """Reads and checks the other inputs and the run-time scalars that a run is given."""
     GoOn = Callable[[Mapping[str, Any], ReadOthers], Result | None]
 
-    Array = np.ndarray[Any, Any]
 
 GROUP = "eindecomp.engines"
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,14 +19,11 @@ from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Peak, peak_of, results_on
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 LARGE = 1 << 20
 """Bytes from which an array is worth keeping."""

@@ -14,17 +14,14 @@ from hashlib import blake2b
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from eindecomp.engines.whole_files import flush, naming_file
 from eindecomp.errors import InputError, extra, quote, shorten
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.dtypes import dtype as dtype_of
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 _CHUNK = 1 << 22  # bytes that are read at a time
 

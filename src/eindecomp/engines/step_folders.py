@@ -29,11 +29,11 @@ from eindecomp.engines.whole_files import (
     remove,
 )
 from eindecomp.errors import InputError, quote, shorten
+from eindecomp.lang.dtypes import Array
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
-    Array = np.ndarray[Any, Any]
 
 FORMAT = "eindecomp checkpoint"
 VERSION = 1

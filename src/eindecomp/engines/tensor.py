@@ -18,7 +18,7 @@ import numpy as np
 
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box, shape_of, volume
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
@@ -26,7 +26,6 @@ from eindecomp.tra.program.device_row import received
 from eindecomp.tra.program.program import Program
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     Blocks = dict[Tiling, list[Array]]
     """For each layout of a tensor every device's block of it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from eindecomp.experiments.measure import (
 )
 from eindecomp.experiments.record import Findings, Priced, Timed
 from eindecomp.graph.graph import Graph
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import GivenStrategy, applicable
@@ -32,7 +33,6 @@ from eindecomp.planner.space.strategy import GivenStrategy, applicable
 if TYPE_CHECKING:
     from eindecomp.experiments.measure import Peer, Way
 
-    Array = np.ndarray[Any, Any]
     Peers = Callable[[Mapping[str, Array]], Mapping[str, Peer]]
 
 _ROWS = {"rows": ["i", "l"]}

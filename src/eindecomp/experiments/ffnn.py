@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.engines.engine import Engine
@@ -29,6 +29,7 @@ from eindecomp.experiments.measure import (
 )
 from eindecomp.experiments.record import Findings, LossCurve
 from eindecomp.graph.graph import Graph
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.optimizers import carried
@@ -38,11 +39,8 @@ from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import GivenStrategy, applicable
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.experiments.measure import Peer, Way
 
-    Array = np.ndarray[Any, Any]
     Batch = Mapping[str, Array]
 
 SHAPE = {"batch": 128, "features": 32768, "hidden": 2048, "classes": 14588}

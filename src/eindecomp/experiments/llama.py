@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from eindecomp.experiments.measure import (
     race,
 )
 from eindecomp.experiments.record import Findings, Priced, Timed
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.on_devices import bucket
 from eindecomp.planner.space.strategy import applicable
@@ -27,7 +28,6 @@ from eindecomp.planner.space.strategy import applicable
 if TYPE_CHECKING:
     from eindecomp.experiments.measure import Peer
 
-    Array = np.ndarray[Any, Any]
     Peers = Callable[[Llama, Array, str], Mapping[str, Peer]]
     """The peers of a model on given prompts, for "prefill" or for "decode"."""
     Strategy = str | Sequence[str] | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from eindecomp.frontends.record import Dim, Factor, Record, View, size_of
 from eindecomp.graph.evaluate import compute
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind
+from eindecomp.lang.dtypes import INT64, Array, DType, Kind, concrete, kind
 from eindecomp.lang.monoid import BUILTIN
 from eindecomp.lang.scalar import Arg, Const, Expr, Number, call, replace_args, used_args
 from eindecomp.lang.scalar import size_of as nodes_of
 from eindecomp.lang.scalar_types import kind_of_number, result_type
 from eindecomp.lang.simplify import simplify
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 MOST_EVALUATED = 2**20
 """How many elements are computed at most to find a plainer formula for them."""

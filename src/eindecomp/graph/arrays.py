@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from eindecomp.errors import GraphError, InputError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind, type_names
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+from eindecomp.lang.dtypes import BFLOAT16, Array, DType, Kind, kind, type_names
 
 _NAMED = 5  # tensors that one message names
 

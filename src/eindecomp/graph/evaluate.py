@@ -21,7 +21,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, DType, concrete, widen
+from eindecomp.lang.dtypes import INT64, Array, DType, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.numpy_backend import NUMPY
@@ -29,7 +29,6 @@ from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     State = list[Array]
 
 BLOCK = 2**20

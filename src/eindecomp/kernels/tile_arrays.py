@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from ctypes import c_int64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import Array
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 
 def sizes_of(labels: Sequence[Labels], arrays: Sequence[Any]) -> dict[str, int]:

@@ -8,6 +8,7 @@ weak: they contribute their kind but never widen a tensor of the same kind.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +23,7 @@ type_names = (
     "complex64", "complex128",
 )  # fmt: skip
 
+Array = np.ndarray[Any, Any]
 DType = np.dtype[np.generic]
 
 BFLOAT16: DType = np.dtype(ml_dtypes.bfloat16)

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.monoid import BUILTIN, SAMPLES, Monoid
 from eindecomp.lang.numpy_backend import NUMPY, cast
 from eindecomp.lang.scalar import Arg, Const, Expr, call, from_values, values
 from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     State = list[Array]
 
 _TRIALS = 64

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -26,13 +26,11 @@ from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, ex
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.models.optimizers import carried
 from eindecomp.store.field import Field
 from eindecomp.store.sharded_tensors import read_sharded
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 RunConfig = dict[str, str | int | float | bool | None]
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Protocol, runtime_checkable
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.api.compile import engine_of, plan_together
@@ -19,6 +17,7 @@ from eindecomp.engines.executable import Executable
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, RunError, check_whole
 from eindecomp.graph.graph import Graph
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -30,9 +29,6 @@ from eindecomp.models.optimizers import carried
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import counting
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 Batch = Mapping[str, object]
 """Arrays for the inputs of a graph that a step does not update."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Gather, Reshape, Slice
 from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import Array
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Expr, used_args, values
 from eindecomp.models.optimizers import NEW, carried
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 GRADIENT = "grad_"
 _Use = tuple["Vertex", int]

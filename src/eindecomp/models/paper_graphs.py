@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,9 @@ from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rebuild import remove_dead
 from eindecomp.graph.text.elaborate import parse
+from eindecomp.lang.dtypes import Array
 from eindecomp.lang.dtypes import dtype as dtype_of
 from eindecomp.models.optimizers import Optimizer, training_step
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 _CHAIN = """
 input A[i: {i}, j: {j}], B[j, k: {k}], C[i, l: {l}], D[l, m: {m}], E[m, k]

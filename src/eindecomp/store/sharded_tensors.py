@@ -17,13 +17,12 @@ from eindecomp.engines.safetensors_file import NAMES, StoredTensor, map_file, te
 from eindecomp.engines.step_folders import SavedStep
 from eindecomp.errors import InputError, quote
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box, meet, shape_of, show_box, volume, within
 
 if TYPE_CHECKING:
     from eindecomp.store.field import Field
 
-    Array = np.ndarray[Any, Any]
     OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 
 

@@ -18,6 +18,7 @@ from eindecomp.engines.resources import check_space, needed_space
 from eindecomp.engines.result import Listener, Result, RunRecord, TensorFreed
 from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.plan import Plan
@@ -39,7 +40,6 @@ from eindecomp.tra.program.steps import (
 if TYPE_CHECKING:
     from eindecomp.engines.tensor import Blocks
 
-    Array = np.ndarray[Any, Any]
 
 NAME = "apart"
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -22,15 +22,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from eindecomp.engines.jax.moves import lying
 from eindecomp.engines.tensor import block_of
 from eindecomp.errors import InputError
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box, shape_of, volume
 from eindecomp.layout.cut import is_plain, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
-
 
 ONE = "device"
 """The axis of a mesh of one device, which a plan's mesh does not have."""

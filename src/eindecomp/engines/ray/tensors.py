@@ -28,7 +28,7 @@ from eindecomp.engines.ray.cluster import Submitting, note_recovery, ray_module,
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.whole_files import beside, put_in_place, remove
 from eindecomp.errors import InputError, RunError
-from eindecomp.lang.dtypes import BFLOAT16, DType
+from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
@@ -38,7 +38,6 @@ from eindecomp.tra.program.program import Program
 if TYPE_CHECKING:
     from eindecomp.engines.ray.cluster import Ref
 
-    Array = np.ndarray[Any, Any]
     Block = tuple[Array, ...]
 
 _SLAB = 1 << 26  # bytes that are copied at a time

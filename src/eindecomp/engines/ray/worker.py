@@ -23,6 +23,7 @@ from eindecomp.engines.result import naming_tile
 from eindecomp.engines.tensor import block_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, volume
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view
@@ -39,7 +40,6 @@ from eindecomp.tra.program.steps import (
 )
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     Block = tuple[Array, ...]
 
 JOBS = 8  # that a worker remembers

@@ -26,13 +26,11 @@ from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
 from eindecomp.kernels.library import KernelLibrary, library_of
 from eindecomp.kernels.tile_arrays import address
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box
 
 if TYPE_CHECKING:
     from eindecomp.engines.spmd.exchange import Where
-
-    Array = np.ndarray[Any, Any]
 
 
 class HostArrays:

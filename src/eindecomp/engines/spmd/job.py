@@ -28,6 +28,7 @@ from eindecomp.errors import (
     needing_extras,
     not_installed,
 )
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, show_box, volume
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
@@ -36,9 +37,8 @@ from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, kind_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
-    Array = np.ndarray[Any, Any]
 
 NAMES = ("mpi", "torch")
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from eindecomp.engines.spmd.exchange import PeerSpans
 from eindecomp.errors import InputError
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+from eindecomp.lang.dtypes import Array
 
 _UNITS = {
     1: (np.uint8, MPI.BYTE),

@@ -25,12 +25,12 @@ from eindecomp.engines.tensor import as_numpy
 from eindecomp.engines.whole_files import remove
 from eindecomp.errors import InputError, suggest
 from eindecomp.kernels.library import KernelLibrary
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     Call = tuple[int, Do, bool]
 
 

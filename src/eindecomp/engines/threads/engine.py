@@ -7,10 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
-
-import numpy as np
 
 from eindecomp.engines.resources import Spare, check_space
 from eindecomp.engines.result import Listener, Result, Stats
@@ -25,15 +23,13 @@ from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
+from eindecomp.lang.dtypes import Array
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import Peak, peak_of
 from eindecomp.tra.program.program import Program
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 NAME = "threads"
 

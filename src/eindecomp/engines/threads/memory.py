@@ -11,17 +11,14 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from mmap import mmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.engines.resources import Spare
 from eindecomp.errors import EinDecompError, InputError
 from eindecomp.kernels.cpu.library import check_index
-from eindecomp.lang.dtypes import DType
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+from eindecomp.lang.dtypes import Array, DType
 
 Key = str | tuple[str, int, int]
 """A tensor; or the partial result that a kernel call leaves, and which number of its state."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,14 +20,13 @@ from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box
 from eindecomp.tra.program.memory import Change
 
 if TYPE_CHECKING:
     from eindecomp.engines.threads.memory import Key, Memory, Where
 
-    Array = np.ndarray[Any, Any]
     Block = tuple[Key, Where]
     """A tile of an array."""
     Bound = Callable[[Memory], None]

@@ -21,11 +21,11 @@ from eindecomp.engines.resources import available
 from eindecomp.engines.torch.paged_memory import HostMemory, typed
 from eindecomp.errors import RunError
 from eindecomp.kernels.torch.library import TorchLibrary
+from eindecomp.lang.dtypes import Array
 
 if TYPE_CHECKING:
     import torch
 
-    Array = np.ndarray[Any, Any]
 
 _MAPS, _DETAILS = Path("/proc/self/maps"), Path("/proc/self/smaps")
 

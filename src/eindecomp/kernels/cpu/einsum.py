@@ -22,14 +22,12 @@ from eindecomp.kernels.point_program import (
     scalar_type,
 )
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
     from eindecomp.kernels.library import Tile
-
-    Array = np.ndarray[Any, Any]
 
 
 class EinSumKernel:

@@ -23,7 +23,7 @@ from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.library import TileKernel
 from eindecomp.kernels.tile_arrays import lent_sizes
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, DType, widen
+from eindecomp.lang.dtypes import INT64, Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import used_scalars
@@ -31,8 +31,6 @@ from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
     from eindecomp.kernels.library import Tile
-
-    Array = np.ndarray[Any, Any]
 
 
 class CpuLibrary:

@@ -21,13 +21,12 @@ from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.kernel import TorchKernel, move_kernel
 from eindecomp.kernels.torch.tensors import aligned, as_tensor, cast, expanded, torch_type
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BFLOAT16, INT64, DType
+from eindecomp.lang.dtypes import BFLOAT16, INT64, Array, DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.lang.scalar_types import result_type, with_casts
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     Box = Sequence[tuple[int, int]]
     Types = Mapping[str, DType]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError, check_whole
-from eindecomp.lang.dtypes import BFLOAT16, FLOAT32, DType
+from eindecomp.lang.dtypes import BFLOAT16, FLOAT32, Array, DType
 from eindecomp.models.llama.read_folder import RopeScaling, read_config
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """The types that a model computes in."""

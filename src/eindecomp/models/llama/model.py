@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.engines.result import Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, check_whole, quote
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
 from eindecomp.models.llama.on_devices import Cache, PlacedWeights
@@ -25,10 +26,6 @@ from eindecomp.models.llama.weights import WeightFiles, load_weights, random_wei
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import GivenStrategy
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
-
 
 DEFAULT_STRATEGY = ("o", "v", "h", "f")
 """Every product is cut along the rows of its weight, as those lie in memory.

@@ -20,6 +20,7 @@ from eindecomp.engines.executable import Executable
 from eindecomp.engines.result import Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, check_whole
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.graph import LATEST
 from eindecomp.planner.plan import Plan
@@ -27,7 +28,6 @@ from eindecomp.planner.plan import Plan
 if TYPE_CHECKING:
     from eindecomp.models.llama.config import Config
 
-    Array = np.ndarray[Any, Any]
 
 _LEAST = 64
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from eindecomp.engines.safetensors_file import StoredTensor, map_file, tensors_of
 from eindecomp.errors import InputError, quote
+from eindecomp.lang.dtypes import Array
 from eindecomp.models.llama.config import DTYPES
 from eindecomp.models.llama.read_folder import check_folder, read_json
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
-
     from eindecomp.models.llama.config import Config
 
 SINGLE = "model.safetensors"

@@ -26,13 +26,12 @@ from eindecomp.kernels.cpu.loops.nest import (
 )
 from eindecomp.kernels.point_program import PointProgram
 from eindecomp.kernels.tile_arrays import address, sizes_of
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import Labels
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cpu.fork_join import Job
 
-    Array = np.ndarray[Any, Any]
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17

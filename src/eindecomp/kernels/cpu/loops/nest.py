@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from eindecomp.lang.dtypes import Array
 
 if TYPE_CHECKING:
     from eindecomp.kernels.point_program import PointProgram
     from eindecomp.lang.dtypes import DType
     from eindecomp.lang.einsum import Labels
 
-    Array = np.ndarray[Any, Any]
 
 BLOCK = 4096
 """Bytes of one row of the scratch block where the vector loop is over the result: what enters the

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum
 
 if TYPE_CHECKING:
     from eindecomp.kernels.cpu.products.nests import PairKernel
 
-    Array = np.ndarray[Any, Any]
     Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]
 
 _TYPES = {np.dtype("float32"), np.dtype("float64")}

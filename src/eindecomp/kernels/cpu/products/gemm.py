@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,11 +21,8 @@ from eindecomp.kernels.cpu.loops.nest import Strides, contiguous, lay_out, strid
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
 from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
+from eindecomp.lang.dtypes import LOW_PRECISION, Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 # About what a call costs, copying an element, one multiply-add: to tell orders of loops apart.
 _CALL, _COPY, _MULADD = 1e-6, 1.5e-9, 3.5e-11

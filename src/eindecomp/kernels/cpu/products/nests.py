@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from itertools import product as combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -22,12 +22,11 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.cpu.products.gemm import Gemm, price
 from eindecomp.kernels.library import TileKernel
 from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import SUM
 
 if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
     Sizes = Mapping[str, int]
     PairKernel = Callable[[EinSum, tuple[DType, ...], DType], TileKernel]
     """Gives the kernel of a product of two tensors."""
