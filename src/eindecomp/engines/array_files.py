@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, open_memmap, write_array
@@ -26,9 +26,8 @@ from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.layout.boxes import Box, shape_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
 
-if TYPE_CHECKING:
-    GivenOutputs = Mapping[str, str | Path] | str | None
-    """Files by output, or as the command line writes them: `Z=z.npy,Y=y.zarr`."""
+GivenOutputs = Mapping[str, str | Path] | str | None
+"""Files by output, or as the command line writes them: `Z=z.npy,Y=y.zarr`."""
 
 INPUT_KINDS = (".npy", ".zarr", ".safetensors")
 _OUTPUT_KINDS = (".npy", ".zarr")

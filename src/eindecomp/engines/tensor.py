@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import compress
 from operator import call, is_not
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -25,9 +25,8 @@ from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import received
 from eindecomp.tra.program.program import Program
 
-if TYPE_CHECKING:
-    Blocks = dict[Tiling, list[Array]]
-    """For each layout of a tensor every device's block of it."""
+Blocks = dict[Tiling, list[Array]]
+"""For each layout of a tensor every device's block of it."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

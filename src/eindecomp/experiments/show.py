@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -12,9 +12,8 @@ from eindecomp.experiments.measure import OURS
 from eindecomp.experiments.record import Host, LossCurve, Priced, Record, Timed
 from eindecomp.show.words import ratio, render, short, table
 
-if TYPE_CHECKING:
-    Columns = Mapping[str, Callable[[Any], str]]
-    """For each column, what a row has in it."""
+Columns = Mapping[str, Callable[[Any], str]]
+"""For each column, what a row has in it."""
 
 WIDTH = 160
 FREE = (

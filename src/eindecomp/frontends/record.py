@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Op, Reshape
@@ -21,9 +20,8 @@ from eindecomp.lang.dtypes import DType
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Expr, Number
 
-if TYPE_CHECKING:
-    Operand = tuple[str, Sequence[str | None]]
-    """A vertex, and a label for each of its dimensions; None for one that is not in the result."""
+Operand = tuple[str, Sequence[str | None]]
+"""A vertex, and a label for each of its dimensions; None for one that is not in the result."""
 
 
 @dataclass(frozen=True, slots=True)

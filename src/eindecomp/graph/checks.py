@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from inspect import currentframe
 from itertools import combinations
 from operator import index
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_arg
 from eindecomp.lang.spec import is_ellipsis_label, parse_groups, parse_spec
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
-if TYPE_CHECKING:
-    Operands = list[tuple[str, Labels]]
+Operands = list[tuple[str, Labels]]
 
 T = TypeVar("T")
 

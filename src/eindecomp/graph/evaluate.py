@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import with_casts
 
-if TYPE_CHECKING:
-    State = list[Array]
+State = list[Array]
 
 BLOCK = 2**20
 """How many joined values are laid out at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from eindecomp.lang.numpy_backend import NUMPY, cast
 from eindecomp.lang.scalar import Arg, Const, Expr, call, from_values, values
 from eindecomp.lang.scalar_types import with_casts
 
-if TYPE_CHECKING:
-    State = list[Array]
+State = list[Array]
 
 _TRIALS = 64
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import shorten
 from eindecomp.graph.graph import Graph
@@ -22,8 +21,7 @@ from eindecomp.show.rows import Box, Outline, graph_outline, moved_within, parts
 from eindecomp.show.svg import picture, tag, text_width, titled, write
 from eindecomp.show.words import count_words, cuts, is_proved, mesh_words, short
 
-if TYPE_CHECKING:
-    Point = tuple[float, float]
+Point = tuple[float, float]
 
 _MARGIN = 24.0
 _TITLE, _HEAD, _SMALL = 15.0, 12.5, 11.0  # sizes of fonts

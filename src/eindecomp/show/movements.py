@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,9 @@ from eindecomp.planner.space.viable import WorkLimit, some_parts
 from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
 
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
-    Portion = tuple[Ints, Any, dict[str, Any]]
-    """Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""
+Ints = NDArray[np.int64]
+Portion = tuple[Ints, Any, dict[str, Any]]
+"""Partitions of a vertex, which of them × homes are allowed, and what those cost by part."""
 
 
 def input_layouts(plan: Plan, rows: list[Row]) -> dict[str, str]:

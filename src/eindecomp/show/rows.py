@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.write import write_vertex
@@ -21,9 +20,8 @@ from eindecomp.planner.costs.cost import Number
 from eindecomp.planner.plan import Plan
 from eindecomp.show.words import layout
 
-if TYPE_CHECKING:
-    _Member = tuple[tuple[str, ...], int | None]
-    """The vertices of a box, and the run of repeated blocks that they belong to."""
+_Member = tuple[tuple[str, ...], int | None]
+"""The vertices of a box, and the run of repeated blocks that they belong to."""
 
 _FOLD = 8  # rows that folding must save at least
 _TRIES = 16  # periods that are tried at each row

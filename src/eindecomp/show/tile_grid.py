@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.box import SQUARE
@@ -27,9 +26,8 @@ from eindecomp.show.svg import device_colour, picture, save_text, tag, text_widt
 from eindecomp.show.words import layout as layout_words
 from eindecomp.show.words import render, runs_of
 
-if TYPE_CHECKING:
-    Tile = tuple[int, ...]
-    """The number of its piece along each dimension."""
+Tile = tuple[int, ...]
+"""The number of its piece along each dimension."""
 
 
 def save_grid(grid: TileGrid, path: str | Path) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,8 +54,7 @@ from eindecomp.tra.program.steps import (
     pattern_of,
 )
 
-if TYPE_CHECKING:
-    States = tuple[jax.Array, ...]
+States = tuple[jax.Array, ...]
 
 OPTIONS: dict[str, Any] = {
     # A tensor that is rounded where it is stored must be the same where it is computed anew.

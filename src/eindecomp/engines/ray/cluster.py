@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from functools import cache
 from time import monotonic
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from eindecomp.errors import EinDecompError, InputError, RunError, needing_extras
 from eindecomp.kernels.cores import cores
 
-if TYPE_CHECKING:
-    Ref = Any
-    """What Ray gives for a result that is yet to come."""
+Ref = Any
+"""What Ray gives for a result that is yet to come."""
 
 _ANSWER = 10.0  # seconds
 RETRIES = 20

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ from eindecomp.tra.program.steps import (
     Role,
 )
 
-if TYPE_CHECKING:
-    Block = tuple[Array, ...]
+Block = tuple[Array, ...]
 
 JOBS = 8  # that a worker remembers
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -47,13 +47,12 @@ from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
 
-if TYPE_CHECKING:
-    Array = Any
-    """Of the kind that the engine's tiles are."""
-    RankBlocks = dict[Tiling, Array]
-    """For each layout of a tensor this rank's block of it."""
-    Call = tuple[int, Do, bool]
-    """A step, what is done in it, and whether others may have to be waited for."""
+Array = Any
+"""Of the kind that the engine's tiles are."""
+RankBlocks = dict[Tiling, Array]
+"""For each layout of a tensor this rank's block of it."""
+Call = tuple[int, Do, bool]
+"""A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,7 @@ from eindecomp.layout.boxes import shape_of
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
-if TYPE_CHECKING:
-    Call = tuple[int, Do, bool]
+Call = tuple[int, Do, bool]
 
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:

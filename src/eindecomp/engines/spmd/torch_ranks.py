@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,9 +32,8 @@ from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of
 
-if TYPE_CHECKING:
-    Array = Any
-    """NumPy's, or torch's tensor."""
+Array = Any
+"""NumPy's, or torch's tensor."""
 
 dist: Any = torch.distributed  # whose types say less than its documentation
 

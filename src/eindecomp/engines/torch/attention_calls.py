@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,9 +23,8 @@ from eindecomp.lang.scalar_types import with_casts
 from eindecomp.layout.boxes import Range
 from eindecomp.tra.tiles.ops import Block, Kind, TileCall, TileOp, TileProgram
 
-if TYPE_CHECKING:
-    Tensor = torch.Tensor
-    Ranges = dict[str, Range]
+Tensor = torch.Tensor
+Ranges = dict[str, Range]
 
 
 def attend_by_calls(tiled: TileProgram) -> TileProgram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,10 +19,9 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.program import Program
 
-if TYPE_CHECKING:
-    Blocks = dict[Tiling, list[torch.Tensor]]
-    """For each layout of a tensor every device's block of it."""
-    Gather = Callable[[Blocks], Any]
+Blocks = dict[Tiling, list[torch.Tensor]]
+"""For each layout of a tensor every device's block of it."""
+Gather = Callable[[Blocks], Any]
 
 NAME = "torch"
 

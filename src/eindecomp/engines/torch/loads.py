@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import accumulate, compress, repeat
 from math import prod
 from operator import attrgetter, call, is_
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from weakref import ref
 
 import numpy as np
@@ -31,9 +31,8 @@ from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.tiles.ops import Lookup, TileProgram, is_computed, lookups_of
 
-if TYPE_CHECKING:
-    Values = dict[int, tuple[torch.Tensor, ...]]
-    Key = int | str
+Values = dict[int, tuple[torch.Tensor, ...]]
+Key = int | str
 
 _DATA = attrgetter("data")
 

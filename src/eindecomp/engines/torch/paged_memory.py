@@ -13,7 +13,7 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakValueDictionary, finalize, ref
 
 import numpy as np
@@ -23,8 +23,7 @@ from eindecomp.engines.tensor import Tensor as EngineTensor
 from eindecomp.errors import InputError, RunError
 from eindecomp.layout.tiling import Tiling
 
-if TYPE_CHECKING:
-    Blocks = dict[Tiling, list[torch.Tensor]]
+Blocks = dict[Tiling, list[torch.Tensor]]
 
 SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf, isqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ from eindecomp.tra.program.device_row import Transfer, exchange
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Move, ReduceScatter
 
-if TYPE_CHECKING:
-    Curves = dict[str, dict[str, Curve]]
+Curves = dict[str, dict[str, Curve]]
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
 _LEAST = 1e-7  # seconds that moving a tensor takes at least

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from textwrap import indent
 from threading import Lock, Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,8 +89,7 @@ class CompiledJob(NamedTuple):
         self.function(self.argument)
 
 
-if TYPE_CHECKING:
-    Job = CompiledJob | Callable[[], None]
+Job = CompiledJob | Callable[[], None]
 
 
 class Helpers:

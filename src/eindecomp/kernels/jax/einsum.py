@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,10 @@ from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import BUILTIN, SUM
 from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
 
-if TYPE_CHECKING:
-    Operands = Sequence[jax.Array | None]
-    States = tuple[jax.Array, ...]
-    Labelled = tuple[jax.Array, Labels]
-    """An array and its labels, each once."""
+Operands = Sequence[jax.Array | None]
+States = tuple[jax.Array, ...]
+Labelled = tuple[jax.Array, Labels]
+"""An array and its labels, each once."""
 
 _jnp: Any = jnp
 """JAX does not say what the types of some functions are."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,7 @@ from eindecomp.lang.numpy_backend import cast as cast_number
 from eindecomp.lang.scalar import Number, used_scalars
 from eindecomp.lang.scalar_types import result_type, with_casts
 
-if TYPE_CHECKING:
-    Function = Callable[..., Any]
+Function = Callable[..., Any]
 
 
 def cast(x: jax.Array | Number, to: DType) -> jax.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +26,8 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.lang.scalar_types import result_type, with_casts
 
-if TYPE_CHECKING:
-    Box = Sequence[tuple[int, int]]
-    Types = Mapping[str, DType]
+Box = Sequence[tuple[int, int]]
+Types = Mapping[str, DType]
 
 
 class TorchLibrary:

@@ -10,7 +10,7 @@ all types follow the rule of `numpy_backend.cast`, on every device alike.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,8 @@ from eindecomp.lang.einsum import Labels
 from eindecomp.lang.numpy_backend import cast as cast_number
 from eindecomp.lang.scalar import Number
 
-if TYPE_CHECKING:
-    LabelBox = Mapping[str, tuple[int, int]]
-    """Where a window begins along a label, and how long it is."""
+LabelBox = Mapping[str, tuple[int, int]]
+"""Where a window begins along a label, and how long it is."""
 
 _TORCH: Mapping[DType, torch.dtype] = {dtype(name): getattr(torch, name) for name in type_names}
 CARRIED = frozenset({torch.uint16, torch.uint32, torch.uint64})

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.schedule import ARENA, Access, Action, Execute, Schedule, Stage, accesses
 
-if TYPE_CHECKING:
-    Touched = Sequence[Sequence[Access]]
-    """What each action touches."""
+Touched = Sequence[Sequence[Access]]
+"""What each action touches."""
 
 
 class ScheduleError(PlanError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.kernels.cpu.compiling.numbers import (
     COMPLEX,
@@ -26,8 +26,7 @@ from eindecomp.kernels.cpu.compiling.numbers import (
 )
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, dtype, type_names
 
-if TYPE_CHECKING:
-    Emit = Callable[..., Value | None]
+Emit = Callable[..., Value | None]
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(n) for n in (8, 16, 32, 64))
 _FLOAT, _HALF, _VOID = ir.FloatType(), ir.HalfType(), ir.VoidType()

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import islice
 from itertools import product as combinations
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -26,10 +25,9 @@ from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import SUM
 
-if TYPE_CHECKING:
-    Sizes = Mapping[str, int]
-    PairKernel = Callable[[EinSum, tuple[DType, ...], DType], TileKernel]
-    """Gives the kernel of a product of two tensors."""
+Sizes = Mapping[str, int]
+PairKernel = Callable[[EinSum, tuple[DType, ...], DType], TileKernel]
+"""Gives the kernel of a product of two tensors."""
 
 BEFORE, INSIDE, AFTER = range(3)
 """When a step is taken: before the blocks, for each of them, or after them."""

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import triton
@@ -44,11 +44,10 @@ from eindecomp.lang.dtypes import DType, Kind, dtype, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
-if TYPE_CHECKING:
-    Tensor = Any
-    Tensors = Sequence[Any]
-    Sizes = Mapping[str, int]
-    Launch = Callable[[Tensors, Tensors, Sequence[object]], None]
+Tensor = Any
+Tensors = Sequence[Any]
+Sizes = Mapping[str, int]
+Launch = Callable[[Tensors, Tensors, Sequence[object]], None]
 
 _BAND = 8
 _LONG = 2**31
