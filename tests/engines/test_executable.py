@@ -177,7 +177,7 @@ def test_engines_and_options_are_named():
         ed.compile(plan, 3)
     with pytest.raises(ed.InputError, match="compile takes a Plan"):
         ed.compile(plan.graph)
-    assert ed.run(plan, arrays_for(plan.graph), workers=2).stats.workers == 2
+    assert ed.run(plan, arrays_for(plan.graph), workers=1).stats.workers == 1
 
 
 @every_engine

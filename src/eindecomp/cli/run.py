@@ -34,6 +34,7 @@ from eindecomp.cli.options import (
 from eindecomp.cli.request import Request, planning
 from eindecomp.cli.terminal import columns, status_line
 from eindecomp.engines.array_files import (
+    INPUT_KINDS,
     check_regular,
     check_start,
     npy_array,
@@ -41,7 +42,6 @@ from eindecomp.engines.array_files import (
     reading,
 )
 from eindecomp.engines.engine import Engine
-from eindecomp.engines.jax.hlo import KINDS
 from eindecomp.engines.result import Result
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import InputError, suggest
@@ -251,7 +251,7 @@ def given_arrays(graph: Graph, texts: Sequence[str]) -> dict[str, Any]:
             arrays[name] = _number(name, value)
         elif name in known:
             # A name without a known ending is that of a .npy file.
-            known_kind = Path(value.partition("#")[0]).suffix.lower() in KINDS
+            known_kind = Path(value.partition("#")[0]).suffix.lower() in INPUT_KINDS
             arrays[name] = open_stored(value, name) if known_kind else npy_array(Path(value))
         else:
             raise InputError(f"{name!r} is not an input of the graph{suggest(name, known)}")

@@ -1,14 +1,17 @@
 """Exchanging two operations where the other order takes less.
 
 Factors that do not depend on what is summed are taken out of a sum, and a softmax is divided by its
-sum after the product that reads it.
+sum after the product that reads it. Rows are looked up in a table before they are sliced, so that
+of a table that is not in memory only those are read.
 """
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, prod
+from typing import TypeVar
 
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Gather, Slice
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
@@ -28,6 +31,8 @@ from eindecomp.lang.scalar import (
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
+T = TypeVar("T")
+Window = tuple[int, int] | int | None
 Factors = list[tuple[str, Expr]]
 """What a value is multiplied by (`mul`), divided by (`div`), or negated for (`neg`)."""
 
@@ -192,3 +197,63 @@ def _is_sum(total: Vertex, whole: Vertex, quotient: EinSum) -> bool:
     return total.inputs == (whole.name,) and quotient.inputs[1] == tuple(
         rename[label] for label in op.output
     )
+
+
+def gather_early(graph: Graph) -> Graph:
+    """Exchange gathers and the slices they read where fewer elements are made.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> text = "S[v,a] <- T[v, a in 0:2]\\nZ[b,a] <- S[ids[b], a]\\noutput Z"
+    >>> print(gather_early(parse("input T[v: 99, a: 9], ids[b: 3] int32\\n" + text)))
+    input T[v: 99, a: 9]
+    input ids[b: 3] int32
+    S[v,a] <- T[v, a in 0:2]
+    Z_1[b,a] <- T[ids[b], a]
+    Z[b,a] <- Z_1[b, a in 0:2]
+    output Z
+    """
+    return rebuilt(graph, _exchanged)
+
+
+def _exchanged(vertex: Vertex, graph: Graph) -> bool:
+    """Add a gather and then a slice in the place of a vertex, if that is the better order."""
+    op = vertex.op
+    cut = graph[vertex.inputs[0]] if isinstance(op, Gather) else None
+    if not isinstance(op, Gather) or cut is None or not isinstance(cut.op, Slice):
+        return False
+    source = graph[cut.inputs[0]]
+    kept = [k for k, window in enumerate(cut.op.ranges) if not isinstance(window, int)]
+    axis = kept[op.axis]
+    labels = _labels(op, cut.op, axis)
+    windows: dict[str, Window] = {
+        label: window
+        for label, window in zip(labels, _but(axis, cut.op.ranges), strict=True)
+        if window is not None
+    }
+    # Where a row is looked up along what is cut, or its place depends on that, the order matters.
+    if cut.op.ranges[axis] is not None or set(windows) & set(op.index):
+        return False
+    sizes = vertex.sizes | dict(zip(labels, _but(axis, source.shape), strict=True))
+    output = (*op.output, *(label for label in labels if label not in op.output))
+    if prod(sizes[label] for label in output) >= cut.elements:
+        return False
+    name = graph.fresh(f"{vertex.name}_1")
+    graph.add(Gather(labels, axis, op.index, output), [source.name, vertex.inputs[1]], name)
+    graph.add(Slice(op.output, tuple(windows.get(t) for t in output)), [name], vertex.name)
+    return True
+
+
+def _labels(op: Gather, cut: Slice, axis: int) -> Labels:
+    """A label for every dimension of the table but the one that is looked up."""
+    own = iter(op.table)
+    taken = {*op.table, *op.index, *op.output}
+    free = (label for k in range(10**6) if (label := f"gone{k}") not in taken)
+    return tuple(
+        next(free) if isinstance(window, int) else next(own)
+        for k, window in enumerate(cut.ranges)
+        if k != axis
+    )
+
+
+def _but(place: int, items: tuple[T, ...]) -> tuple[T, ...]:
+    return (*items[:place], *items[place + 1 :])

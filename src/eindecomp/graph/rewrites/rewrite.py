@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.rewrites.exchange import divide_late, factor_out
+from eindecomp.graph.rewrites.exchange import divide_late, factor_out, gather_early
 from eindecomp.graph.rewrites.fuse import fuse
 from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rebuild import merge_common, remove_dead, simplify_joins
 
-BEFORE_ORDER = (remove_dead, simplify_joins, factor_out, merge_common)
+BEFORE_ORDER = (gather_early, remove_dead, simplify_joins, factor_out, merge_common)
 AFTER_ORDER = (divide_late, fuse)
 PASSES = (*BEFORE_ORDER, order_contractions, *AFTER_ORDER)
 

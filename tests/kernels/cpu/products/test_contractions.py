@@ -12,7 +12,7 @@ from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.products import contractions
 from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.nests import nest_of
-from eindecomp.kernels.measured import fastest_of
+from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.lang.einsum import EinSum, product
 from eindecomp.lang.monoid import SUM
 
@@ -63,7 +63,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contractions, "_VERDICTS", {})
+    monkeypatch.setattr(contractions, "_VERDICTS", Verdicts("contractions", lambda: "here"))
     measured: list[str] = []
 
     def first(ways: dict[str, Any]) -> str:
