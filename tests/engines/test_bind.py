@@ -155,4 +155,4 @@ def test_bound_runs_on_a_gpu_are_one_graph_of_kernels():
             state = {"S": bound({"X": given["X"], **state}).tensor("new_S")}
             wanted = ed.evaluate(graph, {**given, "S": wanted})["new_S"]
         np.testing.assert_allclose(state["S"].numpy(), wanted, rtol=1e-3, atol=1e-3)
-        assert bound._prepared.runner.captures.capture is not None
+        assert bound._prepared.runner.capture is not None

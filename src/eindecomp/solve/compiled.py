@@ -16,13 +16,15 @@ from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from numba.core.compiler import CompileResult
 
 from eindecomp.kernels.cache import load, store
 from eindecomp.solve.clock import stopped_clock, tell_compiling
+
+if TYPE_CHECKING:
+    from numba.core.compiler import CompileResult
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
