@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eindecomp.tra.paging.place import START, Arena, ArenaPart, cheapest
@@ -32,6 +32,7 @@ class Naive:
         self.since[offset : offset + size] = [since] * size
 
 
+@example([("fetch", 1, 1), ("fetch", 1, 4), ("fetch", 3, 1), ("fetch", 3, 2), ("fetch", 5, 1)])
 @given(st.lists(steps, max_size=40))
 def test_a_fetch_gets_the_window_that_is_free_earliest(steps):
     arena, naive = Arena(0, UNITS), Naive()

@@ -78,8 +78,8 @@ class Arena:
 def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
     """The neighbours of least price that have so many bytes together; none if none have.
 
-    `parts` are all of the arena, in order. Of equal ones those are chosen that are free earliest,
-    then those that fit best.
+    `parts` are in order; what lies between two of them is not to be had. Of equal ones those are
+    chosen that are free earliest, then those that fit best.
     """
     best, chosen = (inf, 0, 0), slice(0)
     first, price = 0, 0.0
@@ -87,6 +87,8 @@ def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
         if part.price == inf:
             first, price = last + 1, 0.0
             continue
+        if last > first and parts[last - 1].end < part.start:
+            first, price = last, 0.0
         price += part.price
         while part.end - parts[first].end >= size:
             price -= parts[first].price
