@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -134,6 +135,30 @@ def test_products_have_as_many_tiles_as_cores_unless_all_are_wide(count, wide, t
     found = ed.run(plan, arrays, ThreadsEngine(count), on_event=finished.append)
     np.testing.assert_allclose(found["Z"], arrays["X"] @ arrays["Y"], rtol=1e-5)
     assert {event.device for event in finished if hasattr(event, "device")} == set(range(8))
+
+
+@given(seed=st.integers(0, 2**32), devices=st.integers(1, 8), count=st.integers(1, 4))
+def test_tiles_make_up_every_result_before_and_after_they_are_cut(seed, devices, count):
+    planned = tile_program(program_of(ed.plan(random_graph(seed, tree=False), devices)))
+    planned.verify()
+    with cores(count, least=0.0):
+        cut = cut_for_cores(planned, count)
+    cut.verify()
+    tiles = sum(len(vertex.tiles) + len(vertex.reductions) for vertex in cut.vertices)
+    assert len(str(cut).splitlines()) == tiles
+
+
+def test_tiles_that_do_not_make_up_a_result_are_refused():
+    graph = ed.parse(LONG.format("sum", "*"))
+    good = tile_program(program_of(ed.plan(graph, 2, strategy=["i"])))
+    [vertex] = good.vertices
+    one, other = vertex.tiles
+    wide = replace(one, reads=(((0, 2001), (0, 2000)), one.reads[1]))
+    for tiles in [(one,), (one, one), (one, other, other), (wide, other)]:
+        with pytest.raises(ed.PlanError, match="do not make up Z"):
+            replace(good, vertices=(replace(vertex, tiles=tiles),)).verify()
+    with pytest.raises(ed.PlanError, match=r"compute Z.*from X"):
+        replace(good, vertices=(replace(vertex, tiles=(other,)),)).verify()
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])

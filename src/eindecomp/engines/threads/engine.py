@@ -14,7 +14,7 @@ from eindecomp.engines.resources import Spare, check_space
 from eindecomp.engines.result import Listener, Result, Stats
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.memory import Memory, is_in_memory
-from eindecomp.engines.threads.schedule import Schedule, schedule
+from eindecomp.engines.threads.schedule import CallSchedule, schedule
 from eindecomp.engines.threads.tiled import TOGETHER, cut_for_cores, tile_program
 from eindecomp.engines.threads.walk import RunReport, Walk
 from eindecomp.errors import EinDecompError, InputError
@@ -35,11 +35,11 @@ NAME = "threads"
 
 
 class ThreadsEngine:
-    """Runs plans on threads that share memory; devices are more than threads if need be.
+    """Runs plans on threads that share memory; there may be more devices than threads.
 
-    Without `workers` there is a thread for each core, and one alone for what is small. Without
-    `shortcuts` every tile is computed as the plan cuts it; with them tiles are joined where memory
-    is shared, which rounds differently.
+    Without `workers` there is a thread for each core, and only one for small programs. Without
+    `shortcuts` every tile is computed as planned; with them tiles are joined or cut anew for the
+    cores, which rounds differently.
     """
 
     name = NAME
@@ -57,40 +57,40 @@ class ThreadsEngine:
 
 @dataclass(slots=True)
 class SharedArray:
-    """The data of a tensor: one array that all threads read, whatever the layouts."""
+    """The data of a tensor: one array that all threads read, whatever its layouts."""
 
     array: Any
     is_own: bool
-    """Whether nobody else has it, so that it may be written to when it is donated."""
+    """Whether no caller refers to the array, so that it may be reused when it is donated."""
 
     def shared(self) -> Array:
-        """The array, for somebody who may keep it."""
+        """The array, for a caller that may keep it."""
         self.is_own = False
         return self.array
 
 
 class ReadyToRun:
-    """What does not change from run to run; it does not hold the plan, which it is kept for.
+    """What stays the same from run to run. It holds no reference to the plan that it is cached for.
 
-    Tiles are cut anew for so many threads; for none they are as the plan has them.
+    Tiles are cut anew for `threads` threads; for 0 they stay as planned.
     """
 
     def __init__(self, plan: Plan, threads: int) -> None:
-        limit()  # a setting that is wrong is no fault of the vertex whose kernel is compiled first
+        limit()  # a wrong setting is reported here, not as an error of the first vertex
         self.program: Program = program_of(plan)
         tiled = tile_program(self.program)
         if threads:
             tiled = cut_for_cores(tiled, threads)
-        self.schedule: Schedule = schedule(tiled)
+        self.schedule: CallSchedule = schedule(tiled)
         self.outputs = [vertex.name for vertex in self.schedule.graph.outputs]
         self.space: Peak = peak_of(self.schedule.changes)
-        """The most bytes that are held at once beside the inputs, and where."""
+        """The most bytes held at once beside the inputs, and the step at which they are."""
         self.wanted = {name: self.program.layouts_of(name) for name in self.program.inputs}
         """The layouts in which inputs are placed."""
         self.lies = {name: _tilings(self.program, name) for name in self.outputs}
 
     def workers(self, asked: int | None) -> int:
-        """How many threads take part, of those that are asked for or of all cores."""
+        """How many threads can take part, of those asked for or one for each core."""
         shared = (step for step in self.schedule.steps if step.is_shared(asked))
         return min(asked or cores(), max((len(step.calls) for step in shared), default=1))
 
@@ -99,7 +99,7 @@ _KEPT: dict[tuple[int, int], tuple[ref[Any], ReadyToRun]] = {}
 
 
 def prepared(plan: Plan, threads: int) -> ReadyToRun:
-    """What a plan is run by, made once for as long as the plan lives."""
+    """What runs a plan, cached for as long as the plan lives."""
     key = (id(plan), threads)
     known = _KEPT.get(key)
     if known is not None and known[0]() is plan:
@@ -110,7 +110,7 @@ def prepared(plan: Plan, threads: int) -> ReadyToRun:
 
 
 class ThreadsProgram:
-    """A plan made ready: its steps, and arrays that runs leave for the next."""
+    """A plan made ready to run, and arrays that a run leaves for the next."""
 
     def __init__(self, plan: Plan, workers: int | None, shortcuts: bool) -> None:
         self._plan, self._asked = plan, workers
@@ -119,8 +119,8 @@ class ThreadsProgram:
         self._spare = Spare()
 
     @property
-    def schedule(self) -> Schedule:
-        """The calls that a run carries out."""
+    def schedule(self) -> CallSchedule:
+        """The kernel calls of a run."""
         return self.ready.schedule
 
     def place(self, name: str, given: Any) -> Tensor:
@@ -128,7 +128,7 @@ class ThreadsProgram:
         data = SharedArray(given, is_own=False)
         if isinstance(given, Tensor):
             data = given.held()
-            data.is_own = False  # two tensors have it now: giving one up must not touch the other
+            data.is_own = False  # two tensors share it now: donating one must not change the other
         return _tensor(name, data, self.ready.program.mesh, self.ready.wanted[name])
 
     def run(
@@ -138,16 +138,16 @@ class ThreadsProgram:
         donated: Collection[str] = (),
         on_event: Listener | None = None,
     ) -> Result:
-        """Carry the calls out."""
+        """Compute the outputs."""
         start = perf_counter()
         arrays, placed = self._arrays(inputs)
         ready, workers = self.ready, self._workers
         stored = {name for name, array in arrays.items() if not is_in_memory(array)}
         if stored:
-            ready = prepared(self._plan, 0)  # it is read as it is cut
+            ready = prepared(self._plan, 0)  # storage is read in the planned tiles
             workers = ready.workers(self._asked)
         plan = ready.schedule
-        # Whoever gives memory up runs again and again: what a run drops is kept for the next.
+        # A caller that donates runs repeatedly: what this run drops is kept for the next.
         spare = self._spare if donated else None
         loads = workers * plan.largest_load(stored) if stored else 0
         check_space(plan.graph, ready.space, loads, lambda: 0 if spare is None else spare.nbytes)
@@ -156,31 +156,31 @@ class ThreadsProgram:
         memory = Memory(arrays, tuple(scalars.values()), plan.shapes, held, spare)
         if workers > 1:
             HELPERS.rouse()
-        # One thread of BLAS's or many: for what is small that makes no difference.
+        # Small products are computed by one thread of BLAS in any case.
         with nullcontext() if plan.seconds < TOGETHER else one_thread_each():
             Walk(plan, memory, self._asked, report).run()
         result = _result(ready, memory, start, workers, placed)
         for name in donated:
             data = inputs[name].held()
             if data.is_own:
-                data.is_own = False  # it may have been given for several inputs
+                data.is_own = False  # one tensor may be given for several inputs
                 self._spare.give(data.array)
         return result
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """The arrays of all inputs, and what bringing tensors to where they are wanted moves."""
+        """The arrays of all inputs, and the bytes that bringing tensors into their layouts moves."""
         arrays, ready = dict(inputs), self.ready
         placed = 0
         for name, given in inputs.items():
             if isinstance(given, Tensor):
                 arrays[name] = given.held().array
-                # What was placed for this plan, as weights are, has these very layouts.
+                # Tensors placed for this plan, such as weights, are in these very layouts.
                 if given.tilings is not ready.wanted[name]:
                     placed += placing_bytes(ready.program, name, given)
         return arrays, placed
 
     def close(self) -> None:
-        """Let go of the arrays that are kept for the next run."""
+        """Release the arrays kept for the next run."""
         self._spare = Spare()
 
 
@@ -214,7 +214,7 @@ def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: i
 
 
 def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
-    """The layouts in which an output lies; one that is an input is everywhere, as it was given."""
+    """The layouts of an output; one that is an input is on every device."""
     number = program.outputs.get(name)
     if number is None:
         return (Tiling(uncut(program.graph[name].shape)),)

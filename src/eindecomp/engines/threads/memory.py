@@ -1,8 +1,7 @@
 """The arrays of one run: made before the first write, dropped after the last use.
 
-All threads share memory, so that a tensor is one array whatever its layouts are: a tile is a view
-of it, written in place, and fetching a piece copies nothing. Partial results have arrays of their
-own.
+Threads share memory, so a tensor is one array whatever its layouts: a tile is a view of it, written
+in place, and reading a piece copies nothing. Partial results have arrays of their own.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from eindecomp.kernels.cpu.library import check_index
 from eindecomp.lang.dtypes import Array, DType
 
 Key = str | tuple[str, int, int]
-"""A tensor; or the partial result that a kernel call leaves, and which number of its state."""
+"""A tensor's name; or its name, a tile that holds a partial result, and an array of that state."""
 Where = tuple[slice, ...] | None
 """A tile of an array; None for all of it."""
-_SLAB = 1 << 23  # bytes of rows that are read at once, unless a chunk is larger
+_SLAB = 1 << 23  # bytes of rows read at a time, unless a chunk is larger
 
 
 def is_in_memory(array: Any) -> bool:
@@ -36,9 +35,9 @@ def is_in_memory(array: Any) -> bool:
 
 
 class Memory:
-    """Arrays by key, and how much of them there is.
+    """The arrays of one run by key, and the bytes that they take.
 
-    `held` are the bytes of inputs in memory, and of tiles that are read at once from others.
+    `held` counts inputs in memory, and tiles read from inputs outside it.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Memory:
         self._held = self.peak = held
 
     def read(self, key: Key, where: Where) -> Array:
-        """A tile: a view where the array is NumPy's, else what its storage reads."""
+        """A tile: a view of a NumPy array, or what is read from storage."""
         array = self._arrays[key]
         if key in self._stored:
             with _reading(key):
@@ -66,7 +65,7 @@ class Memory:
         return array if where is None else array[where]
 
     def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
-        """A tile to look rows up in, and the index to do so; of what is stored only those rows."""
+        """A tile to look rows up in, and the index; storage is read only for those rows."""
         if key not in self._stored:
             return self.read(key, where), index
         array = self._arrays[key]
@@ -74,12 +73,12 @@ class Memory:
             return read_rows(array, where or tuple(slice(0, n) for n in array.shape), axis, index)
 
     def write(self, key: Key, where: Where) -> Array:
-        """The place of a tile."""
+        """The view that a tile is written to."""
         array = self._arrays[key]
         return array if where is None else array[where]
 
     def make(self, keys: Sequence[Key]) -> None:
-        """Make arrays that are written next."""
+        """Make the arrays that the next step writes."""
         for key in keys:
             shape, dtype = self._shapes[key]
             spare = self._spare
@@ -89,7 +88,7 @@ class Memory:
         self.peak = max(self.peak, self._held)
 
     def drop(self, keys: Sequence[Key]) -> list[tuple[str, int]]:
-        """Drop arrays that nobody uses any more; tells the tensors and bytes of those made here."""
+        """Drop arrays; returns the tensors and bytes of those that the run made."""
         dropped: list[tuple[str, int]] = []
         for key in keys:
             array = self._arrays.pop(key)
@@ -106,7 +105,7 @@ class Memory:
         self._arrays.clear()
 
     def outputs(self, names: Sequence[str]) -> dict[str, Array]:
-        """The arrays of tensors by name; one that was given is copied."""
+        """Tensors by name; an input is copied."""
         return {
             name: np.array(self.read(name, None)) if name in self._given else self._arrays[name]
             for name in names
@@ -115,7 +114,7 @@ class Memory:
 
 @contextmanager
 def _reading(key: Key) -> Generator[None]:
-    """Name the input that cannot be read, as its file was closed or its disk is gone."""
+    """Name the input in an error of its storage, such as a file that was closed."""
     try:
         yield
     except EinDecompError:
@@ -130,8 +129,8 @@ def read_rows(
 ) -> tuple[Array, Array]:
     """The rows of a stored tile that an index names along an axis, and the index into them.
 
-    Each is read once, by slices, which all storage has. Rows that lie in one chunk are read at
-    once, as their storage would read all of it for each.
+    Each row is read once, by slices, which every storage has. Rows of one chunk are read together,
+    since storage reads the whole chunk for any of them.
 
     >>> table = np.arange(20).reshape(10, 2)
     >>> read_rows(table, (slice(0, 10), slice(1, 2)), 0, np.array([7, 3, 7]))
@@ -143,21 +142,21 @@ def read_rows(
     rows, inverse = np.unique(index, return_inverse=True)
     shape = [part.stop - part.start for part in where]
     shape[axis] = len(rows)
-    found = np.empty(shape, stored.dtype)
+    table = np.empty(shape, stored.dtype)
     chunk = _chunk(stored, axis)
-    row_bytes = found.nbytes // max(1, len(rows))
+    row_bytes = table.nbytes // max(1, len(rows))
     most = max(chunk, _SLAB // max(1, row_bytes))
     before = (slice(None),) * axis
     for low, high in _groups(rows, chunk, most):
         first, last = int(rows[low]), int(rows[high - 1])
         slab = slice(start + first, start + last + 1)
         read = np.asarray(stored[(*where[:axis], slab, *where[axis + 1 :])])
-        found[(*before, slice(low, high))] = read[(*before, rows[low:high] - first)]
-    return found, inverse.reshape(index.shape)
+        table[(*before, slice(low, high))] = read[(*before, rows[low:high] - first)]
+    return table, inverse.reshape(index.shape)
 
 
 def _groups(rows: Array, chunk: int, most: int) -> Iterator[tuple[int, int]]:
-    """Which rows, by their positions, are read at once: near each other, and not too many."""
+    """Ranges of positions whose rows are read together: near each other, and not too many."""
     if not len(rows):
         return
     apart = (np.diff(rows) > chunk) | (np.diff(rows // most) > 0)
@@ -166,7 +165,7 @@ def _groups(rows: Array, chunk: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _chunk(stored: Any, axis: int) -> int:
-    """How many rows are stored together, as far as that is told."""
+    """How many rows a chunk of the storage has, 1 if it does not say."""
     chunks: Any = getattr(stored, "chunks", None)
     try:
         return max(1, int(chunks[axis]))

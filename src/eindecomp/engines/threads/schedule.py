@@ -1,6 +1,7 @@
 """The kernel calls of a tiled program: as plain data, and as functions of a run's memory.
 
-A step is the calls of one vertex, which need nothing of each other. The kernels are found once.
+A step is the calls of one vertex, none of which reads what another writes. Kernels are looked up
+once, when the schedule is made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.engines.resources import seconds_of
-from eindecomp.engines.threads.tiled import APART, CountedMove, Reduction, TiledProgram, TiledVertex
+from eindecomp.engines.threads.tiled import (
+    APART,
+    CountedMove,
+    Reduction,
+    SharedMemoryProgram,
+    TiledVertex,
+)
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.vertex import Vertex
@@ -36,54 +43,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One piece of work: which blocks of which arrays it reads and writes."""
+    """One kernel call, and the blocks of arrays that it reads and writes."""
 
     kind: str
     """`compute`, `fill` or `reduce-scatter`."""
     vertex: str
     box: Box
     devices: tuple[int, ...]
-    """Those whose tile it is; several where tiles are computed as one."""
+    """The devices that hold the tile."""
     reads: tuple[Block | None, ...]
-    """The operands in order, None for one that is not read; for a reduction the partial results."""
+    """The operands in order, None for one that is not read; of a reduction, the partial results."""
     writes: tuple[Block, ...]
-    """The result; or, for a partial result, each number of its state."""
+    """The result; or, of a partial result, each array of its state."""
     is_partial: bool = False
-    """For a tile, whether it is a partial result; for a reduction, whether its first is elsewhere
-    than where the sum goes."""
+    """Of a tile, whether it is a partial result; of a reduction, whether its first part lies
+    elsewhere than the result."""
 
     @property
     def uses(self) -> list[Key]:
-        """The arrays that it reads and writes; some tiles that are written are never read."""
+        """The arrays that the call reads and writes."""
         return [block[0] for block in (*self.reads, *self.writes) if block is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Calls that are carried out at once, or one after another; often only one."""
+    """The calls of one vertex, carried out side by side or one after another."""
 
     first: int
     """The number of the first call in the schedule."""
     calls: tuple[KernelCall, ...]
     run: tuple[Bound, ...]
-    """What carries out each of them."""
+    """The function that carries out each call."""
     together: Bound | None
-    """What carries all of them out at once, in compiled code as far as there is some."""
+    """The function that carries out all calls side by side, without Python where kernels allow."""
     makes: tuple[Key, ...]
-    """The arrays that are written first by these calls."""
+    """The arrays that these calls are the first to write."""
     drops: tuple[Key, ...]
-    """The arrays that nobody uses afterwards."""
+    """The arrays that no later step uses."""
     is_worth_sharing: bool
 
     def is_shared(self, workers: int | None) -> bool:
-        """Whether other threads take part: if so many were asked for, or if it is worth it."""
+        """Whether other threads take part: they were asked for, or gain time."""
         if len(self.calls) < 2 or workers == 1:
             return False
         return workers is not None or self.is_worth_sharing
 
 
 @dataclass(frozen=True)
-class Schedule:
+class CallSchedule:
     """The steps of a program and the arrays that they need."""
 
     graph: Graph
@@ -101,12 +108,12 @@ class Schedule:
 
     @cached_property
     def tasks(self) -> int:
-        """How many tiles devices compute and reduce, those that are computed as one each."""
+        """How many tiles devices compute and reduce, one for each device that holds it."""
         return sum(len(call.devices) for call in self.calls)
 
     @cached_property
     def moves_by_call(self) -> dict[int, list[CountedMove]]:
-        """What moves when a call starts: the first that makes a vertex, or that reads an input."""
+        """The moves to report when a call starts: the first to make the vertex or read the input."""
         first: dict[Key | tuple[str, str], int] = {}
         for number, call in enumerate(self.calls):
             for key in ((call.vertex, call.kind), call.vertex, *call.uses):
@@ -119,7 +126,7 @@ class Schedule:
 
     @property
     def changes(self) -> Iterator[Change]:
-        """What each step adds to the bytes that are held, and what may be dropped after it."""
+        """The bytes that each step adds to those held, and those that it drops."""
         sizes = {key: prod(shape) * dtype.itemsize for key, (shape, dtype) in self.shapes.items()}
         for step in self.steps:
             fresh = sum(sizes[key] for key in step.makes)
@@ -127,7 +134,7 @@ class Schedule:
             yield Change(step.calls[0].vertex, fresh, 0, dropped)
 
     def largest_load(self, stored: Collection[str]) -> int:
-        """The most bytes that one call reads of inputs that are not in memory."""
+        """The most bytes that one call reads of inputs outside memory."""
         return max((self._load(call, stored) for call in self.calls), default=0)
 
     def _load(self, call: KernelCall, stored: Collection[str]) -> int:
@@ -149,8 +156,8 @@ class Schedule:
         return total
 
 
-def schedule(program: TiledProgram) -> Schedule:
-    """The calls of a program, in an order that works."""
+def schedule(program: SharedMemoryProgram) -> CallSchedule:
+    """The calls that compute a program, each after those whose results it reads."""
     graph = program.graph
     shapes: Shapes = {}
     groups = [
@@ -176,13 +183,16 @@ def schedule(program: TiledProgram) -> Schedule:
         is_worth = seconds[calls[0].vertex] >= APART
         steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
         first += len(calls)
-    return Schedule(graph, program.moves, tuple(steps), shapes, flops, sum(seconds.values()))
+    return CallSchedule(graph, program.moves, tuple(steps), shapes, flops, sum(seconds.values()))
 
 
 def _calls_of(
     graph: Graph, tiled: TiledVertex, shapes: Shapes
 ) -> tuple[list[KernelCall], list[KernelCall]]:
-    """The calls that compute the tiles of a vertex, and those that reduce them; notes shapes."""
+    """The calls that compute the tiles of a vertex, and those that reduce them.
+
+    Adds the shapes of the arrays that they write to `shapes`.
+    """
     vertex = graph[tiled.name]
     shapes[vertex.name] = (vertex.shape, vertex.dtype)
     calls = [
@@ -204,7 +214,7 @@ def _calls_of(
 
 
 def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tuple[Block, ...]:
-    """Where a tile goes: a partial result into arrays of its own."""
+    """The blocks that a tile is written to; a partial result has arrays of its own."""
     vertex, box = graph[tiled.name], tiled.tiles[number].box
     if tiled.is_partial:
         kernel = library_of(np.ndarray).kernel(graph, vertex)
@@ -219,7 +229,7 @@ def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tu
 
 
 def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]) -> KernelCall:
-    """The call that combines partial results, beginning with that of the first member."""
+    """The call that combines partial results in the order of the members."""
     members = [calls[place] for place in reduction.members]
     corner = [low for low, _ in members[0].box]
     inside: Where = tuple(
@@ -251,7 +261,7 @@ def _where(box: Box, tensor: Vertex) -> Where:
 
 
 def _bind(graph: Graph, call: KernelCall) -> Bound:
-    """What carries a call out."""
+    """The function that carries out a call."""
     vertex = graph[call.vertex]
     if isinstance(vertex.op, Fill):
         return _fill(graph, vertex.op, call)
@@ -280,7 +290,7 @@ def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
 
 
 def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
-    """What carries out calls for whole tiles of one vertex, at once."""
+    """The function that carries out calls for whole tiles of one vertex side by side."""
     vertex = graph[calls[0].vertex]
     kernel = library_of(np.ndarray).kernel(graph, vertex)
     tiles = [(_reader(vertex, call.reads), *call.writes[0]) for call in calls]
@@ -295,7 +305,7 @@ def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
 def _reader(
     vertex: Vertex, reads: tuple[Block | None, ...]
 ) -> Callable[[Memory], list[Array | None]]:
-    """What gives a kernel its operands."""
+    """The function that reads a kernel's operands from memory."""
     if isinstance(vertex.op, Gather):
         axis = vertex.op.axis
         table, index = (block for block in reads if block is not None)

@@ -1,30 +1,31 @@
-"""A program as threads that share memory carry it out: the tiles of each vertex, as plain data.
+"""The tiles that threads compute: a program whose devices share one memory, as plain data.
 
-Devices that would compute the same tile (it is replicated) share memory here, so that one of them
-does. Moves cost nothing but are counted: they are those of the program.
+A tile that several devices hold is computed once. Nothing is copied between devices; the moves
+are those of the planned program, counted.
 
-A shortcut that sharing memory allows, which changes how a program rounds: tiles are cut for the
-cores there are, along labels of results rather than of sums. Vertices that are next to nothing
-become one call, as a thread is done before another has woken up; products get few, large tiles, as
-BLAS copies both matrices into an order of its own for every tile again. In a program that is long
-as a whole, all else stays as it was planned.
+Sharing memory allows a shortcut, which changes rounding: tiles are cut for the cores there are,
+along labels of results rather than of sums. A vertex that takes next to no time becomes one call,
+since one thread is done before another has woken up. A product gets few, large tiles, since BLAS
+packs both matrices again for every tile. In a program that takes long, other vertices keep the
+tiles that were planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import ceil
 
 import numpy as np
 
 from eindecomp.engines.resources import seconds_of
+from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.layout.boxes import Box, Range, volume
+from eindecomp.layout.boxes import Box, Range, inside, meet, show_box, volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.program import Program
@@ -41,8 +42,8 @@ _BRIEF = 2e-2
 """Seconds of a program below which all its EinSums are cut anew."""
 APART = 2e-5
 """Seconds of a vertex from which tiles of it at once are faster than all of it."""
-TOGETHER = 3e-5
-"""Seconds of a program from which it is worth calling other cores at all."""
+TOGETHER = 1e-4
+"""Seconds of a program from which other cores are worth calling: one may take that long to wake."""
 _LINE = 16
 """Elements to whose multiples long labels are cut: vectors and lines of the cache stay whole."""
 _EVEN = 0.8
@@ -52,8 +53,8 @@ _WIDE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A kernel call: the block that it makes, those that it reads, and whose tile it is."""
+class VertexTile:
+    """A block of a result, the blocks it is computed from, and the devices that hold it."""
 
     box: Box
     reads: tuple[Box | None, ...] = ()
@@ -62,20 +63,20 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A block of a result that partial results are combined to, in the order of `members`."""
+    """A block of a result, combined from partial results in the order of `members`."""
 
     box: Box
     device: int
     members: tuple[int, ...]
-    """The tiles that hold the partial results, by their places among those of the vertex."""
+    """Positions, among the tiles of the vertex, of those that hold the partial results."""
 
 
 @dataclass(frozen=True, slots=True)
 class TiledVertex:
-    """The tiles of a vertex; those of one that is reduced hold partial results."""
+    """The tiles of a vertex; they hold partial results if there are reductions."""
 
     name: str
-    tiles: tuple[Tile, ...]
+    tiles: tuple[VertexTile, ...]
     reductions: tuple[Reduction, ...] = ()
 
     @property
@@ -86,7 +87,7 @@ class TiledVertex:
 
 @dataclass(frozen=True, slots=True)
 class CountedMove:
-    """What a step moves between devices."""
+    """The bytes that a step of the planned program moves between devices."""
 
     vertex: str
     kind: str
@@ -94,17 +95,53 @@ class CountedMove:
 
 
 @dataclass(frozen=True, slots=True)
-class TiledProgram:
-    """The vertices that are computed, in order, and what moves for them."""
+class SharedMemoryProgram:
+    """The tiles of all computed vertices, in order, and what the plan moves for them."""
 
     graph: Graph
     devices: int
     vertices: tuple[TiledVertex, ...]
     moves: tuple[CountedMove, ...]
 
+    def verify(self) -> None:
+        """Raise unless blocks make up each result and are made from blocks that are there."""
+        made = {vertex.name: whole_box(vertex.shape) for vertex in self.graph.inputs}
+        for tiled in self.vertices:
+            vertex = self.graph[tiled.name]
+            whole = made[tiled.name] = whole_box(vertex.shape)
+            blocks = [each.box for each in tiled.reductions or tiled.tiles]
+            fits = sum(map(volume, blocks)) == vertex.elements
+            fits &= all(inside(block, whole) for block in blocks)
+            fits &= not any(meet(one, other) for one, other in combinations(blocks, 2))
+            for tile in tiled.tiles:
+                for name, box in zip(vertex.inputs, tile.reads, strict=True):
+                    fits &= name in made and (box is None or inside(box, made[name]))
+            for reduction in tiled.reductions:
+                parts = [tiled.tiles[place].box for place in reduction.members]
+                fits &= all(inside(reduction.box, part) for part in parts)
+            if not fits:
+                raise PlanError(f"these tiles do not make up {vertex}:\n{self.show(tiled)}")
 
-def tile_program(program: Program) -> TiledProgram:
-    """The tiles of a program, each that is distinct once."""
+    def show(self, tiled: TiledVertex) -> str:
+        """The tiles and reductions of a vertex, a line each."""
+        lines: list[str] = []
+        for number, tile in enumerate(tiled.tiles):
+            reads = zip(self.graph[tiled.name].inputs, tile.reads, strict=True)
+            operands = [name + ("" if box is None else show_box(box)) for name, box in reads]
+            what = f"part {number} of {tiled.name}" if tiled.is_partial else tiled.name
+            source = f" from {', '.join(operands)}" if operands else ""
+            lines.append(f"compute {what}{show_box(tile.box)}{source}")
+        for each in tiled.reductions:
+            parts = ", ".join(map(str, each.members))
+            lines.append(f"reduce {tiled.name}{show_box(each.box)} from parts {parts}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(map(self.show, self.vertices))
+
+
+def tile_program(program: Program) -> SharedMemoryProgram:
+    """The distinct tiles of a planned program."""
     vertices: dict[str, TiledVertex] = {}
     places: dict[str, dict[int, int]] = {}
     moves: list[CountedMove] = []
@@ -124,62 +161,64 @@ def tile_program(program: Program) -> TiledProgram:
                 pass
         if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
             moves.append(CountedMove(step.vertex, kind_of(step), n))
-    return TiledProgram(program.graph, program.devices, tuple(vertices.values()), tuple(moves))
+    return SharedMemoryProgram(
+        program.graph, program.devices, tuple(vertices.values()), tuple(moves)
+    )
 
 
 def _computed(program: Program, step: Compute) -> tuple[TiledVertex, dict[int, int]]:
-    """The distinct tiles of a vertex in the order of devices, and which of them each device has.
+    """The distinct tiles of a vertex, and the position of each device's tile among them.
 
-    So the first part of a sum is that of its lowest device, with which reductions begin.
+    They are in the order of devices: reductions begin with the part of the lowest device.
     """
     tiles: dict[tuple[Box, tuple[Box | None, ...]], int] = {}
-    found: list[Tile] = []
+    distinct: list[VertexTile] = []
     place: dict[int, int] = {}
     for device in range(program.devices):
         own = step_on(program.mesh, program.buffers, step, device)
         key = (own.box, own.reads)
         if key not in tiles:
-            tiles[key] = len(found)
-            found.append(Tile(own.box, own.reads, (device,)))
+            tiles[key] = len(distinct)
+            distinct.append(VertexTile(own.box, own.reads, (device,)))
         place[device] = tiles[key]
-    return TiledVertex(step.vertex, tuple(found)), place
+    return TiledVertex(step.vertex, tuple(distinct)), place
 
 
 def _reductions(
     program: Program, step: ReduceScatter, place: dict[int, int]
 ) -> tuple[Reduction, ...]:
     empty = not program.graph[step.vertex].elements
-    found: dict[Box, Reduction] = {}
+    reductions: dict[Box, Reduction] = {}
     for device in range(program.devices):
         own = step_on(program.mesh, program.buffers, step, device)
         # Of an empty tensor one makes the array.
-        if own.box not in found and (volume(own.box) or empty):
+        if own.box not in reductions and (volume(own.box) or empty):
             members = tuple(place[member] for member in own.members)
-            found[own.box] = Reduction(own.box, device, members)
-    return tuple(found.values())
+            reductions[own.box] = Reduction(own.box, device, members)
+    return tuple(reductions.values())
 
 
 def _generated(program: Program, step: Generate) -> TiledVertex:
-    """The pieces of a fill that its first reader wants, if they make it up; otherwise all of it."""
+    """A fill in the pieces that its first reader wants if they make it up, else in one."""
     buffer = program.buffers[step.into]
     vertex = program.graph[buffer.tensor]
-    tiles: dict[Box, Tile] = {}
+    tiles: dict[Box, VertexTile] = {}
     for device in range(program.devices):
         box = buffer.box(program.mesh, device)
         if volume(box):
-            tiles.setdefault(box, Tile(box, (), (device,)))
+            tiles.setdefault(box, VertexTile(box, (), (device,)))
     if not tiles or sum(volume(box) for box in tiles) != vertex.elements:
-        return TiledVertex(vertex.name, (Tile(whole_box(vertex.shape)),))
+        return TiledVertex(vertex.name, (VertexTile(whole_box(vertex.shape)),))
     return TiledVertex(vertex.name, tuple(tiles.values()))
 
 
 def whole_box(shape: Sequence[int]) -> Box:
-    """All of a tensor."""
+    """The box of a whole tensor."""
     return tuple((0, size) for size in shape)
 
 
 def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
-    """A vertex as one tile that belongs to all its devices, however it was cut."""
+    """A vertex as one tile that all its devices hold."""
     if len(tiled.tiles) == 1 and not tiled.is_partial:
         return tiled
     vertex = graph[tiled.name]
@@ -190,15 +229,15 @@ def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
             for dims in view_of(graph, vertex).reads
         )
     devices = tuple(sorted(device for tile in tiled.tiles for device in tile.devices))
-    tile = Tile(whole_box(vertex.shape), reads, devices)
+    tile = VertexTile(whole_box(vertex.shape), reads, devices)
     return replace(tiled, tiles=(tile,), reductions=())
 
 
 # Tiles for the cores there are
 
 
-def cut_for_cores(program: TiledProgram, cores: int) -> TiledProgram:
-    """The same program with tiles for so many cores, as far as vertices are worth it."""
+def cut_for_cores(program: SharedMemoryProgram, cores: int) -> SharedMemoryProgram:
+    """The same program with tiles for `cores` threads, where a vertex is worth several."""
     graph, library = program.graph, library_of(np.ndarray)
     seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
     total = sum(seconds.values())
@@ -220,7 +259,7 @@ def cut_for_cores(program: TiledProgram, cores: int) -> TiledProgram:
 
 
 def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
-    """An EinSum of one tile cut along one label of its result; None if no label is long enough."""
+    """One tile of an EinSum cut along a label of its result; None if no label is long enough."""
     vertex, (tile,) = graph[whole.name], whole.tiles
     label = _best_label(graph, op, vertex.inputs, vertex.shape, count)
     if label is None:
@@ -234,7 +273,7 @@ def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> Til
     unit = _LINE if size >= 4 * count * _LINE else 1
     cuts = [round(k * size / (count * unit)) * unit for k in range(count)]
     tiles = tuple(
-        Tile(
+        VertexTile(
             _with(op.output, tile.box, label, reach),
             tuple(
                 None if box is None else _with(labels, box, label, reach)
@@ -250,7 +289,7 @@ def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> Til
 def _best_label(
     graph: Graph, op: EinSum, inputs: tuple[str, ...], shape: tuple[int, ...], count: int
 ) -> str | None:
-    """The label whose cut leaves the least to be read by all, the outermost of several."""
+    """The label whose cut leaves the fewest elements that every core reads."""
 
     def gain(label: str, size: int) -> float:
         even = size / (count * ceil(size / count)) if size else 0.0

@@ -1,9 +1,9 @@
-"""One run: its steps one after another, the calls of each on all cores.
+"""One run: its steps one after another, the calls of each step on all cores.
 
-The thread that runs works along; helpers join it if they are free, and nobody waits for one that
-has not. So runs may start from within other runs, and beside them. The main thread only waits for
-a long run, as Python hears of Ctrl-C there and not while a kernel lasts. Interrupted, it leaves at
-once: kernels that are at work end by themselves, with arrays that nobody else has any more.
+The calling thread computes too. Helpers join it if they are free, and it waits for none that has
+not joined, so runs may start within other runs and beside them. During a long run the main thread
+only waits, since Python handles Ctrl-C there and not inside a kernel. When interrupted it returns
+at once; kernels at work finish on arrays that nobody else refers to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eindecomp.engines.result import (
 )
 from eindecomp.engines.result import Event as RunEvent
 from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.schedule import KernelCall, Schedule, Step
+from eindecomp.engines.threads.schedule import CallSchedule, KernelCall, Step
 from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
@@ -36,20 +36,20 @@ from eindecomp.kernels.cpu.products.blas_libraries import GATE, CallMark
 if TYPE_CHECKING:
     from eindecomp.engines.threads.schedule import Bound
 
-_PAUSE = 0.05  # seconds after which Python looks for interrupts everywhere
-_LONG = 0.25  # seconds after which a person could want to interrupt a run
+_PAUSE = 0.05  # seconds between two looks for interrupts
+_LONG = 0.25  # seconds from which a person may want to interrupt a run
 
 
 class RunReport:
-    """The events of one run, told one by one; what the listener raises stops the run."""
+    """Reports the events of a run one at a time; what the listener raises stops the run."""
 
-    def __init__(self, schedule: Schedule, on_event: Listener) -> None:
+    def __init__(self, schedule: CallSchedule, on_event: Listener) -> None:
         self._moves = schedule.moves_by_call
         self._on_event, self._lock = on_event, Lock()
         self._start = perf_counter()
         self._silent = False
         self._workers: dict[int, int] = {}
-        """The numbers of the threads that took part."""
+        """The number of each thread that has taken part."""
         self._tell(RunStarted(schedule.tasks))
 
     def _tell(self, event: RunEvent) -> None:
@@ -58,12 +58,12 @@ class RunReport:
                 self._on_event(event)
 
     def silence(self) -> None:
-        """Tell nothing more, as the run is over for whoever listens."""
+        """Report nothing more: for the listener the run is over."""
         with self._lock:
             self._silent = True
 
     def task(self, number: int, call: KernelCall, compute: Callable[[], None]) -> None:
-        """Carry a call out, and tell of it, of what moves for it and what is compiled."""
+        """Carry out a call; reports it, the moves before it and the kernels compiled in it."""
         with self._lock:
             worker = self._workers.setdefault(get_ident(), len(self._workers))
         start = perf_counter() - self._start
@@ -81,16 +81,16 @@ class RunReport:
             self._tell(TaskFinished(call.vertex, call.kind, device, worker, start, end))
 
     def freed(self, tensor: str, count: int) -> None:
-        """Tell that an array was dropped."""
+        """Report that an array was dropped."""
         self._tell(TensorFreed(tensor, count))
 
 
 class Walk:
-    """The steps of a schedule that one run carries out, on so many threads at most."""
+    """Carries out the steps of a schedule, on at most `workers` threads."""
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: CallSchedule,
         memory: Memory,
         workers: int | None = None,
         report: RunReport | None = None,
@@ -100,7 +100,7 @@ class Walk:
         self._stopped = False
 
     def run(self) -> None:
-        """Carry all steps out; raises what stopped them."""
+        """Carry out all steps; raises what stopped them."""
         is_long = self._schedule.seconds >= _LONG
         try:
             if is_long and current_thread() is main_thread():
@@ -112,7 +112,7 @@ class Walk:
             raise
 
     def _run_apart(self) -> None:
-        """Have another thread walk, and look up for interrupts meanwhile."""
+        """Carry out the steps on another thread while this one handles interrupts."""
         over = Event()
         failed: list[BaseException] = []
 
@@ -137,7 +137,7 @@ class Walk:
             failed.clear()  # the traceback has this frame
 
     def _stop(self) -> None:
-        """Let no further call begin, and no event be told."""
+        """Begin no further call and report no further event."""
         self._stopped = True
         if self._report is not None:
             self._report.silence()
@@ -145,7 +145,7 @@ class Walk:
     def _run(self) -> None:
         memory, mark = self._memory, GATE.join()
         try:
-            # These belong to a thread; what a run within this one compiles is recorded there.
+            # Both are settings of a thread; a run within this one records its own compilations.
             with np.errstate(all="ignore"), record_compilations():
                 for step in self._schedule.steps:
                     if self._stopped:
@@ -173,7 +173,7 @@ class Walk:
         HELPERS.run(jobs, self._workers)
 
     def _call_beside(self, step: Step, number: int) -> None:
-        """Carry one call out, on whichever thread."""
+        """Carry out one call on any thread."""
         mark = GATE.join()
         try:
             GATE.enter(mark)
@@ -182,7 +182,7 @@ class Walk:
             GATE.leave(mark)
 
     def _call(self, step: Step, number: int) -> None:
-        """Carry one call out, and tell of it."""
+        """Carry out one call, and report it if there is a listener."""
         if self._stopped:
             return
         call, run, report = step.calls[number], step.run[number], self._report
@@ -199,7 +199,7 @@ class Walk:
             raise
 
     def _compute(self, run: Bound, call: KernelCall) -> None:
-        """Run a kernel; what it raises is raised with the vertex and the tile it was at."""
+        """Run a kernel; its errors are raised again with the vertex and the tile."""
         try:
             run(self._memory)
         except Exception as error:
