@@ -168,7 +168,7 @@ class ThreadsProgram:
         return result
 
     def _arrays(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """The arrays of all inputs, and the bytes that bringing tensors into their layouts moves."""
+        """The arrays of all inputs, and the bytes moved to bring tensors into their layouts."""
         arrays, ready = dict(inputs), self.ready
         placed = 0
         for name, given in inputs.items():

@@ -113,7 +113,7 @@ class CallSchedule:
 
     @cached_property
     def moves_by_call(self) -> dict[int, list[CountedMove]]:
-        """The moves to report when a call starts: the first to make the vertex or read the input."""
+        """The moves to report when a call starts: the first to make a vertex or read an input."""
         first: dict[Key | tuple[str, str], int] = {}
         for number, call in enumerate(self.calls):
             for key in ((call.vertex, call.kind), call.vertex, *call.uses):
