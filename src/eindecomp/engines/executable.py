@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from eindecomp.engines.engine import Engine, Prepared
 from eindecomp.engines.result import Listener, Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import check_inputs, to_scalar, to_stored
+from eindecomp.graph.arrays import check_names, to_scalars, to_stored
 from eindecomp.graph.vertex import Vertex
 from eindecomp.tra.paging.schedule import Schedule
 
@@ -56,6 +56,7 @@ class Executable:
         """Be given these in every call."""
         tie = self.plan.tie
         self._inputs = inputs
+        self._names = {**inputs, **self.plan.graph.scalars}
         self._tied_names = [name for name in inputs if name in tie]
         self._others = {name: vertex for name, vertex in inputs.items() if name not in tie}
 
@@ -90,7 +91,9 @@ class Executable:
             self._refuse_bound(inputs)
         if donate:
             self._check_donated(inputs, donate)
-        arrays, scalars = check_inputs(self.plan.graph, inputs, self._read_all, self._inputs)
+        check_names(inputs, self._names)
+        arrays = {name: self._read(inputs[name], own) for name, own in self._inputs.items()}
+        scalars = to_scalars(inputs, self.plan.graph.scalars)
         # A tensor of another engine has been gathered: its memory is of no use here.
         own = [name for name in dict.fromkeys(donate) if type(arrays[name]) is Tensor]
         result = self._prepared.run(arrays, scalars, own, on_event)
@@ -114,7 +117,7 @@ class Executable:
 
         def read() -> tuple[dict[str, Any], dict[str, Any]]:
             arrays = {name: self._read(inputs[name], own) for name, own in self._others.items()}
-            return arrays, {name: to_scalar(inputs[name], name, t) for name, t in types.items()}
+            return arrays, to_scalars(inputs, types)
 
         return go_on(state, read)
 
@@ -220,9 +223,6 @@ class Executable:
             raise InputError("this executable was closed")
         if self._whole is not None:
             self._whole._check_open()
-
-    def _read_all(self, given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
-        return [self._read(each, vertex) for each, vertex in zip(given, vertices, strict=True)]
 
     def _read(self, given: Any, vertex: Vertex) -> Any:
         """What was given for an input: a tensor of this engine, or an array that fits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,40 +33,16 @@ def check_outputs(graph: Graph) -> None:
     )
 
 
-def to_arrays(given: Sequence[Any], vertices: Sequence[Vertex]) -> Sequence[Any]:
-    """What was given for inputs, as arrays that fit them."""
-    return [to_array(each, vertex) for each, vertex in zip(given, vertices, strict=True)]
-
-
-def check_inputs(
-    graph: Graph,
-    inputs: Mapping[str, object],
-    read: Callable[[Sequence[Any], Sequence[Vertex]], Sequence[Any]] = to_arrays,
-    known: Mapping[str, Vertex] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the arrays and scalars that were given, refusing what does not fit the graph.
-
-    `read` takes what was given for all inputs; engines leave what is stored elsewhere there.
-    `known` are the graph's inputs by name, for callers that look them up once for many runs.
-    """
+def check_names(inputs: Mapping[str, object], expected: Collection[str]) -> None:
+    """Raise `InputError` unless exactly these inputs and scalars are given."""
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs must be given by name, as a dict; got {type(inputs).__name__}")
-    if known is None:
-        known = {vertex.name: vertex for vertex in graph.inputs}
-    types = graph.scalars
-    expected = {**known, **types} if types else known
-    if inputs.keys() != expected.keys():
-        _refuse_names(inputs, [*expected])
-    given = [inputs[name] for name in known]
-    arrays = dict(zip(known, read(given, [*known.values()]), strict=True))
-    scalars = {name: to_scalar(inputs[name], name, t) for name, t in types.items()} if types else {}
-    return arrays, scalars
-
-
-def _refuse_names(inputs: Mapping[str, object], expected: list[str]) -> None:
+    if len(inputs) == len(expected) and all(map(expected.__contains__, inputs)):
+        return
     for name in inputs:
         if name not in expected:
-            raise InputError(f"{name!r} is not an input of the graph{suggest(str(name), expected)}")
+            near = suggest(str(name), [*expected])
+            raise InputError(f"{name!r} is not an input of the graph{near}")
     missing = ", ".join(name for name in expected if name not in inputs)
     raise InputError(f"missing inputs: {missing}")
 
@@ -138,15 +114,18 @@ def _only_slices(given: Any) -> bool:
     return all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
 
 
-def to_scalar(given: object, name: str, dtype: DType) -> Any:
-    """Read a number for a run-time scalar."""
-    array = read_array(given, repr(name))
-    if array.shape != ():
-        raise InputError(
-            f"scalar {name!r} must be a single number, got an array of shape {array.shape}"
-        )
-    # As a Python number: it is weak, and must not overflow a type of which only the kind counts.
-    return _convert(array, dtype, f"scalar {name!r}").item()
+def to_scalars(given: Mapping[str, object], types: Mapping[str, DType]) -> dict[str, Any]:
+    """Read the numbers that are given for run-time scalars."""
+    scalars: dict[str, Any] = {}
+    for name, dtype in types.items():
+        array = read_array(given[name], repr(name))
+        if array.shape != ():
+            raise InputError(
+                f"scalar {name!r} must be a single number, got an array of shape {array.shape}"
+            )
+        # A Python number is weak: it must not overflow a type of which only the kind counts.
+        scalars[name] = _convert(array, dtype, f"scalar {name!r}").item()
+    return scalars
 
 
 def read_array(given: object, name: str) -> Array:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.graph.arrays import check_inputs, check_outputs
+from eindecomp.graph.arrays import check_names, check_outputs, to_array, to_scalars
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
@@ -66,7 +66,10 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
     if not isinstance(own, Graph):
         raise InputError(f"evaluate takes a graph or a plan, got {type(graph).__name__}")
     check_outputs(own)
-    arrays, scalars = check_inputs(own, inputs)
+    known = {vertex.name: vertex for vertex in own.inputs}
+    check_names(inputs, {**known, **own.scalars})
+    arrays = {name: to_array(inputs[name], vertex) for name, vertex in known.items()}
+    scalars = to_scalars(inputs, own.scalars)
     last_use = {name: user for user, v in own.vertices.items() for name in v.inputs}
     wanted = {vertex.name for vertex in own.outputs}
     for vertex in own.vertices.values():
@@ -82,9 +85,8 @@ def evaluate(graph: Graph | HasGraph, inputs: Mapping[str, object]) -> dict[str,
             if last_use.get(name, vertex.name) == vertex.name:
                 arrays.pop(name, None)
     # An input that is an output too must not be the caller's own array.
-    given = {vertex.name for vertex in own.inputs}
     results = {vertex.name: arrays[vertex.name] for vertex in own.outputs}
-    return {name: array.copy() if name in given else array for name, array in results.items()}
+    return {name: array.copy() if name in known else array for name, array in results.items()}
 
 
 @contextmanager

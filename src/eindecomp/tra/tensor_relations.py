@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from eindecomp.errors import RelationError, naming, suggest
-from eindecomp.graph.arrays import read_array, to_scalar
+from eindecomp.graph.arrays import read_array, to_scalars
 from eindecomp.graph.checks import label_map, whole_number
 from eindecomp.graph.evaluate import EinSumSteps, computing
 from eindecomp.graph.infer import BareOperand, infer, label_sizes
@@ -324,7 +324,7 @@ def _numbers(given: Mapping[str, object], types: Mapping[str, DType]) -> dict[st
     missing = [name for name in types if name not in given]
     if missing:
         raise RelationError(f"missing scalars: {', '.join(missing)}")
-    return {name: to_scalar(given[name], name, t) for name, t in types.items()}
+    return to_scalars(given, types)
 
 
 def _bound(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.engines.resources import seconds_of
 from eindecomp.engines.threads.tiled import (
     APART,
     CountedMove,
@@ -165,7 +164,6 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
     ]
     computed = (graph[tiled.name] for tiled in program.vertices)
     flops = sum(operations(graph, each) for each in computed if not isinstance(each.op, Fill))
-    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
     kept = {vertex.name for vertex in graph.outputs}
     last = {key: k for k, calls in enumerate(groups) for call in calls for key in call.uses}
     made: set[Key] = set()
@@ -180,10 +178,12 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
         run = tuple(_bind(graph, call) for call in calls)
         is_whole = all(call.kind == "compute" and not call.is_partial for call in calls)
         together = _bind_together(graph, calls) if is_whole and len(calls) > 1 else None
-        is_worth = seconds[calls[0].vertex] >= APART
+        is_worth = program.seconds[calls[0].vertex] >= APART
         steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
         first += len(calls)
-    return CallSchedule(graph, program.moves, tuple(steps), shapes, flops, sum(seconds.values()))
+    return CallSchedule(
+        graph, program.moves, tuple(steps), shapes, flops, sum(program.seconds.values())
+    )
 
 
 def _calls_of(

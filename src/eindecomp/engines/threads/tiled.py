@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, pairwise
 from math import ceil
 
@@ -94,7 +95,7 @@ class CountedMove:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SharedMemoryProgram:
     """The tiles of all computed vertices, in order, and what the plan moves for them."""
 
@@ -102,6 +103,12 @@ class SharedMemoryProgram:
     devices: int
     vertices: tuple[TiledVertex, ...]
     moves: tuple[CountedMove, ...]
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """About how long one core takes to compute each vertex."""
+        graph = self.graph
+        return {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in self.vertices}
 
     def verify(self) -> None:
         """Raise unless blocks make up each result and are made from blocks that are there."""
@@ -238,8 +245,7 @@ def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
 
 def cut_for_cores(program: SharedMemoryProgram, cores: int) -> SharedMemoryProgram:
     """The same program with tiles for `cores` threads, where a vertex is worth several."""
-    graph, library = program.graph, library_of(np.ndarray)
-    seconds = {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in program.vertices}
+    graph, library, seconds = program.graph, library_of(np.ndarray), program.seconds
     total = sum(seconds.values())
     count = min(cores, program.devices) if total >= TOGETHER else 1
 
