@@ -19,7 +19,7 @@ from jax import lax
 
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.point_program import scalar_type
-from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.compile import compile_scalar, with_definitions
 from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, Kind, dtype, kind, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.numpy_backend import cast as cast_number
@@ -190,22 +190,20 @@ _FUNCTIONS: Mapping[str, Function] = {
     "real": jnp.real,
     "imag": jnp.imag,
     "conj": jnp.conj,
-    "relu": jax.nn.relu,
     "exp": jnp.exp,
     "log": jnp.log,
     "sqrt": jnp.sqrt,
-    "rsqrt": lax.rsqrt,
     "sin": jnp.sin,
     "cos": jnp.cos,
     "tanh": jnp.tanh,
     "erf": lax.erf,
     "sigmoid": lax.logistic,
-    "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
 }
-JAX: Mapping[str, Function] = {
-    name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()
-} | {name: partial(cast, to=dtype(name)) for name in type_names}
+JAX = with_definitions(
+    {name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()}
+    | {name: partial(cast, to=dtype(name)) for name in type_names}
+)
 """The table for `compile_scalar`; it is for tracing with 64-bit types enabled."""
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from eindecomp.kernels.torch.tensors import CARRIED, SIGN_BIT, carried, cast, literal, put_back
+from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 
@@ -28,7 +29,8 @@ Function = Callable[..., Any]
 def torch_functions(device: torch.device) -> Mapping[str, Function]:
     """The table for `compile_scalar`, whose literals become tensors of a device."""
     rounding = {name: partial(cast, to=dtype(name), device=device) for name in type_names}
-    return {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()} | rounding
+    own = {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()}
+    return with_definitions(own | rounding)
 
 
 def _on_tensors(name: str, function: Function, device: torch.device) -> Function:

@@ -52,18 +52,6 @@ def exp_f4(x: Any) -> Any:
     return times_power_of_two(p, shifted)
 
 
-def sigmoid_f4(x: Any) -> Any:
-    """1 / (1 + e^-x)."""
-    e = exp_f4(-abs(x))
-    return choose(x >= _f4(0.0), _f4(1.0), e) / (_f4(1.0) + e)
-
-
-def sigmoid_f8(x: Any) -> Any:
-    """1 / (1 + e^-x)."""
-    e = math.exp(-abs(x))
-    return (1.0 if x >= 0.0 else e) / (1.0 + e)
-
-
 def tanh_f4(x: Any) -> Any:
     """The hyperbolic tangent: a polynomial near 0, by e^2x further out."""
     z = x * x

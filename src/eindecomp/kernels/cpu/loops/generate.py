@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from eindecomp.kernels.cpu.loops.emit import NamedValue, ScalarLines, literal
+from eindecomp.kernels.cpu.loops.emit import LOOPS, literal
 from eindecomp.kernels.cpu.loops.nest import Access, Nest
+from eindecomp.kernels.scalar_lines import NamedValue, ScalarLines
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
 
@@ -93,7 +94,7 @@ class _Writer:
     def _computing(self, args: Callable[[int], NamedValue]) -> ScalarLines:
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
         self.made += 1
-        return ScalarLines(f"t{self.made}_", args, scalars)
+        return ScalarLines(LOOPS, f"t{self.made}_", args, scalars)
 
     def _open(self, prefix: str, name: str, access: Access, index: dict[int, str]) -> str:
         """Name the address of one array where the loops stand, and its step along the vector."""

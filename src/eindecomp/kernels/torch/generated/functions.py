@@ -74,12 +74,6 @@ def minimum(x, y):
 
 
 @triton.jit
-def relu(x):
-    """max(x, 0)."""
-    return maximum(x, tl.full([], 0, x.dtype))
-
-
-@triton.jit
 def sign(x):
     """1, −1 or 0; NaN stays."""
     zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
@@ -94,26 +88,6 @@ def sqrt(x):
         return tl.sqrt_rn(x)
     else:  # noqa: RET505
         return libdevice.sqrt(x)
-
-
-@triton.jit
-def rsqrt(x):
-    """1 / √x."""
-    return divide(tl.full([], 1.0, x.dtype), sqrt(x))
-
-
-@triton.jit
-def sigmoid(x):
-    """1 / (1 + e^-x)."""
-    one = tl.full([], 1.0, x.dtype)
-    e = libdevice.exp(negative(tl.abs(x)))
-    return divide(tl.where(x >= tl.full([], 0.0, x.dtype), one, e), one + e)
-
-
-@triton.jit
-def silu(x):
-    """x / (1 + e^-x)."""
-    return x * sigmoid(x)
 
 
 @triton.jit

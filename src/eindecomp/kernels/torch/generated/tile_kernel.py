@@ -16,13 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import product
 
-from eindecomp.kernels.torch.generated.emit import (
-    POINT,
-    NamedValue,
-    ScalarLines,
-    literal,
-    type_text,
-)
+from eindecomp.kernels.scalar_lines import NamedValue, ScalarLines
+from eindecomp.kernels.torch.generated.emit import POINT, TRITON, literal, type_text
 from eindecomp.kernels.torch.generated.form import (
     BATCH,
     COLS,
@@ -290,7 +285,7 @@ class _TileWriter:
         """The values of expressions, in the types of a state."""
         self._computed += 1
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.form.scalars)}
-        lines = ScalarLines(f"t{self._computed}_", args, scalars)
+        lines = ScalarLines(TRITON, f"t{self._computed}_", args, scalars)
         found = [lines.value(expr) for expr in exprs]
         cast = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
         self._put(*lines.lines)
@@ -302,7 +297,7 @@ class _TileWriter:
             offsets = [f"z{j}_r{r}[:, None]"] if access.varies[ROWS] else []
             offsets += [f"z{j}_c{c}[None, :]"] if access.varies[COLS] else []
             pointer = " + ".join([f"z{j}_at", *offsets, f"tl.full([{_TILE}], 0, tl.int32)"])
-            lines = ScalarLines(f"y{j}_{r}_{c}_", lambda _, value=value: value)
+            lines = ScalarLines(TRITON, f"y{j}_{r}_{c}_", lambda _, value=value: value)
             cast = lines.cast(value, access.type)
             self._put(*lines.lines, f"y{j} = tl.broadcast_to({cast.name}, [{_TILE}])")
             with self._under("if EXACT:"):
