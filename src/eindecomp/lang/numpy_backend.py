@@ -67,6 +67,7 @@ def _gelu(x: Any) -> Any:
     return x * _normal_cdf(x)
 
 
+_ELEMENTARY = ("exp", "log", "sqrt", "sin", "cos", "tanh")
 _OWN: Mapping[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "and": np.logical_and,
@@ -85,20 +86,10 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "mod": np.remainder,
     "neg": np.negative,
     "pow": _power,
-    "abs": np.abs,
-    "sign": np.sign,
     "min": np.minimum,
     "max": np.maximum,
-    "where": np.where,
-    "real": np.real,
-    "imag": np.imag,
-    "conj": np.conj,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
+    **{name: getattr(np, name) for name in ("abs", "sign", "where", "real", "imag", "conj")},
+    **{name: getattr(np, name) for name in _ELEMENTARY},
     "erf": _erf,
     "sigmoid": _expit,
     "gelu": _gelu,

@@ -200,13 +200,5 @@ class EinSumKernel:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
 
 
-@lru_cache(maxsize=2**10)
-def einsum_kernel(
-    op: EinSum,
-    dtypes: tuple[DType, ...],
-    out: DType,
-    scalar_types: tuple[tuple[str, DType], ...] = (),
-    lent: tuple[tuple[str, int], ...] = (),
-) -> EinSumKernel:
-    """The kernel of an EinSum for operands of the given types and a result of type `out`."""
-    return EinSumKernel(op, dtypes, out, scalar_types, lent)
+einsum_kernel = lru_cache(maxsize=2**10)(EinSumKernel)
+"""The kernel of an EinSum for operands of the given types and a result of type `out`."""

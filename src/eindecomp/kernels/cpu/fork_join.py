@@ -105,7 +105,7 @@ class Helpers:
         self._crew: _Crew | None = None
 
     def run(self, jobs: Sequence[Job], workers: int | None = None) -> None:
-        """Do all jobs, in any order, on so many threads at most; raises what one of them raises."""
+        """Do all jobs, in any order, on at most so many threads; raises what one of them raises."""
         helpers = min(workers or cores(), len(jobs), _MOST) - 1
         if helpers < 1 or not self._busy.acquire(blocking=False):
             for job in jobs:
@@ -158,7 +158,7 @@ class _Crew:
         return self._start + 8 * (_FIRST + _SLOT * helper)
 
     def _help(self, helper: int) -> None:
-        """What a helper does for as long as the process lives."""
+        """Serve as a helper for as long as the process lives."""
         gate = Lock()
         gate.acquire()
         while True:
@@ -169,7 +169,7 @@ class _Crew:
                 gate.acquire()
 
     def wake(self, helpers: int) -> None:
-        """See to it that so many helpers look for jobs."""
+        """Make sure that this many helpers look for jobs."""
         for helper in range(len(self._asleep), helpers):
             self._asleep.append(None)
             name = f"eindecomp-helper-{helper + 1}"

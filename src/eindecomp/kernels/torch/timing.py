@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 import torch
+
+from eindecomp.kernels.measured import seconds_by_clock
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
@@ -17,6 +18,4 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1e3
-    start = perf_counter()
-    work()
-    return perf_counter() - start
+    return seconds_by_clock(work)

@@ -78,12 +78,12 @@ def _compile(source: str, description: str) -> CompiledFunction:
 @cache
 def _namespace() -> dict[str, Any]:
     """The names that generated source may use."""
-    found: dict[str, Any] = {"inf": math.inf, "nan": math.nan, **intrinsics.memory_functions()}
+    names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, **intrinsics.memory_functions()}
     types = (dtype(name) for name in type_names)
-    found |= {caster(of): of for of in types if of not in LOW_PRECISION}
+    names |= {caster(of): of for of in types if of not in LOW_PRECISION}
     for module in (intrinsics, functions):
-        found |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return found
+        names |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return names
 
 
 def caster(of: DType) -> str:

@@ -58,6 +58,7 @@ _PATTERNS = {
     "and": "{0} & {1}",
     "not": "not {0}",
     "where": "choose({0}, {1}, {2})",
+    "sign": "choose({0} > 0, {to}(1), choose({0} < 0, {to}(-1), choose({0} == 0, {to}(0), {0})))",
     "neg": "{to}(-{0})",
     "add": "{to}({0} + {1})",
     "sub": "{to}({0} - {1})",
@@ -85,8 +86,6 @@ def call_text(op: str, names: list[str], of: DType) -> str:
             return _quotient_text(op, x, y, of)
         case "min" | "max":
             return _extreme_text(op, x, y, of)
-        case "sign":
-            return _sign_text(x, of)
         case "abs":
             return x if of.kind in "bu" else f"{caster(concrete(to_real(of)))}(abs({x}))"
         case "real":
@@ -107,14 +106,6 @@ def _function_text(op: str, x: str, of: DType) -> str:
     if op == "gelu" or (op in _OWN_F4 and of == FLOAT32):
         return f"{op}_{suffix(of)}({x})"
     return f"{to}(math.{op}({x}))"
-
-
-def _sign_text(x: str, of: DType) -> str:
-    to, one = caster(of), literal(1, of)
-    if of.kind == "u":
-        return f"choose({x} > 0, {one}, {x})"
-    rest = f"choose({x} < 0, {to}(-1), choose({x} == 0, {to}(0), {x}))"
-    return f"choose({x} > 0, {one}, {rest})"
 
 
 def _extreme_text(op: str, x: str, y: str, of: DType) -> str:

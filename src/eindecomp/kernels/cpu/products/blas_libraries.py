@@ -62,7 +62,11 @@ def pools() -> list[Any]:
     How many OpenMP starts is a setting of each thread that calls: a library that uses it would
     start some for every one of ours. It is called only where there is no other.
     """
-    _load_mkl()
+    # MKL, if it is installed beside this Python, with no threads of its own.
+    for path in sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*")):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(str(path)).MKL_Set_Threading_Layer(_SEQUENTIAL)
+            break
     selected: Any = controller().select(user_api="blas")
     loaded: list[Any] = selected.lib_controllers
     apart = [pool for pool in loaded if getattr(pool, "threading_layer", "") != "openmp"]
@@ -105,14 +109,6 @@ def _library(name: str, find: Callable[[str], int], largest: int) -> BlasLibrary
         for kind in ("gemm", "gemv")
     )
     return BlasLibrary(name, matrices, vectors, largest)
-
-
-def _load_mkl() -> None:
-    """MKL, if it is installed beside this Python, with no threads of its own."""
-    for path in sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*")):
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(str(path)).MKL_Set_Threading_Layer(_SEQUENTIAL)
-            return
 
 
 @cache

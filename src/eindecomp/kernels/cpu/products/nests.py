@@ -302,6 +302,6 @@ def _pair_seconds(labels: Sequence[Labels], arrays: Sequence[Array]) -> float:
 
 
 def _unseen(shape: Sequence[int], of: DType) -> Array:
-    """A compact array to be looked at but not into."""
+    """A compact array of which only the layout is read."""
     strides = [of.itemsize * prod(shape[k + 1 :]) for k in range(len(shape))]
     return as_strided(np.empty(1, of), shape, strides)

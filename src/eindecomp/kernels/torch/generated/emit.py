@@ -61,12 +61,10 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
-_ORDERS = {"lt", "le", "gt", "ge"}
 _NAMES = {
     "div": "divide", "neg": "negative", "max": "maximum", "min": "minimum", "where": "tl.where",
     **{op: f"libdevice.{op}" for op in ("exp", "log", "sin", "cos", "tanh", "erf", "pow")},
 }  # fmt: skip
-_PLAIN_OF_REALS = {"real", "conj"}
 
 
 def call_text(op: str, names: list[str], of: DType) -> str:
@@ -74,12 +72,12 @@ def call_text(op: str, names: list[str], of: DType) -> str:
     x, y = names[0], names[-1]
     if of == BOOL and op in ("max", "min"):
         return f"{x} {'|' if op == 'max' else '&'} {y}"
-    if of == BOOL and op in _ORDERS:
+    if of == BOOL and op in ("lt", "le", "gt", "ge"):
         # A truth value of one bit would compare as −1.
         return f"{x}.to(tl.int32) {_INFIX[op]} {y}.to(tl.int32)"
     if op in _INFIX:
         return f"{x} {_INFIX[op]} {y}"
-    if op in _PLAIN_OF_REALS or (op == "abs" and of.kind in "bu"):
+    if op in ("real", "conj") or (op == "abs" and of.kind in "bu"):
         return x
     match op:
         case "pow" if of.kind in "iu":
@@ -92,9 +90,11 @@ def call_text(op: str, names: list[str], of: DType) -> str:
         case "abs":
             return f"tl.abs({x})"
         case "floordiv" | "mod":
-            name = "floor_divide" if op == "floordiv" else "remainder"
             sort = {"f": "float", "i": "signed", "u": "unsigned"}[of.kind]
-            return f"{name}_{sort}({x}, {y})"
+            if op == "mod" and sort == "float":
+                return f"remainder_float({x}, {y})"
+            quotient = f"floor_divide_{sort}({x}, {y})"
+            return quotient if op == "floordiv" else f"remainder({x}, {y}, {quotient})"
         case _:
             return f"{_NAMES.get(op, op)}({', '.join(names)})"
 

@@ -25,8 +25,8 @@ from eindecomp.kernels.torch.generated.form import (
     PACK,
     ROWS,
     SUMMED,
-    Access,
-    Form,
+    JoinAccess,
+    JoinForm,
 )
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Expr
@@ -38,7 +38,7 @@ _TILE = "ROWS, COLS"
 
 
 @cache
-def tile_source(form: Form, high: int, wide: int, packed: bool = False) -> str:
+def tile_source(form: JoinForm, high: int, wide: int, packed: bool = False) -> str:
     """Write the function `kernel`; every program computes one tile of one element of the batch.
 
     A tile is so many blocks high and wide. If it is `packed`, inputs are loaded in packs: all that
@@ -51,7 +51,7 @@ def tile_source(form: Form, high: int, wide: int, packed: bool = False) -> str:
 class _TileWriter:
     """Writes a kernel from the top down, from the outermost loop inwards."""
 
-    def __init__(self, form: Form, high: int, wide: int, packed: bool) -> None:
+    def __init__(self, form: JoinForm, high: int, wide: int, packed: bool) -> None:
         self.form, self.program, self.packed = form, form.program, packed
         self.high, self.wide = range(high), range(wide)
         self._blocks = [*product(self.high, self.wide)]
@@ -147,7 +147,7 @@ class _TileWriter:
         axes = range(self.form.counts[group])
         return " + ".join(f"{letter}{j}_i{suffix} * {name}_{letter}{j}" for j in axes)
 
-    def _begin_array(self, name: str, access: Access) -> None:
+    def _begin_array(self, name: str, access: JoinAccess) -> None:
         """Name where an array begins for this element of the batch, and its offsets by block."""
         packed = self.packed and name in {f"a{k}" for k in self._moving}
         steps = f" + {self._steps(name, BATCH)}" if access.varies[BATCH] else ""
@@ -271,8 +271,8 @@ class _TileWriter:
             state = self._state(r, c)
             joined = self._as_state(self.program.join, lambda k, args=args: args[k])
             both = [*state, *joined]
-            found = self._as_state(self.program.combine or (), lambda k, both=both: both[k])
-            for value, new in zip(state, found, strict=True):
+            combined = self._as_state(self.program.combine or (), lambda k, both=both: both[k])
+            for value, new in zip(state, combined, strict=True):
                 self._put(f"{value.name} = tl.broadcast_to({new.name}, [{_TILE}])")
 
     def _state(self, r: int, c: int) -> list[NamedValue]:
@@ -286,8 +286,8 @@ class _TileWriter:
         self._computed += 1
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.form.scalars)}
         lines = ScalarLines(TRITON, f"t{self._computed}_", args, scalars)
-        found = [lines.value(expr) for expr in exprs]
-        cast = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
+        values = [lines.value(expr) for expr in exprs]
+        cast = [lines.cast(v, t) for v, t in zip(values, self.program.state, strict=True)]
         self._put(*lines.lines)
         return cast
 
@@ -306,7 +306,7 @@ class _TileWriter:
                 self._put(f"tl.store({pointer}, y{j}, mask={inside})")
 
 
-def _widened(access: Access) -> str:
+def _widened(access: JoinAccess) -> str:
     """The conversion of what is loaded to the type it is computed in."""
     to = widen(access.type)
     return "" if to == access.type else f".to({type_text(to)})"
