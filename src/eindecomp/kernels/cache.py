@@ -94,7 +94,7 @@ def only_process() -> Generator[None]:
     folder = cache_folder()
     with ExitStack() as stack:
         if folder is not None and fcntl is not None:
-            with suppress(OSError):  # as in a folder that is only read: then everybody is alone
+            with suppress(OSError):  # as in a read-only folder, where nobody stores anything
                 opened = stack.enter_context((folder / _LOCK).open("w"))
                 fcntl.flock(opened, fcntl.LOCK_EX)
         yield

@@ -51,10 +51,10 @@ class SumOfProducts:
 
 
 def product_of(op: EinSum, program: PointProgram, types: Sequence[DType]) -> SumOfProducts | None:
-    """The product that an EinSum sums, if it does and the product can be taken apart.
+    """The product that an EinSum sums; None if it sums none, or none that can be taken apart.
 
-    A term that runs over labels of several inputs is as large as what it would be multiplied with,
-    and nothing is gained.
+    A term that runs over the labels of several inputs is as large as the product itself, so that
+    nothing would be gained.
     """
     if op.agg != SUM or not op.aggregated:
         return None

@@ -334,9 +334,9 @@ def _definitions() -> Mapping[str, Expr]:
 
 
 DEFINITIONS: Mapping[str, Expr] = _definitions()
-"""Functions by what they compute, in terms of others; a backend may have its own form of one.
+"""Functions in terms of others, for backends that have no form of their own.
 
-Operands are of the function's type already: a literal has a kind that takes it.
+Operands have been converted to the function's type already, and literals take it.
 """
 
 

@@ -64,7 +64,7 @@ def _to_integer(x: jax.Array, to: DType) -> jax.Array:
 def _to_odd(x: jax.Array) -> jax.Array:
     """A float64 as the float32 that rounds to the same low precision: inexact ones become odd.
 
-    XLA rounds twice on its way, first to float32, where a tie may come about that was none.
+    XLA rounds twice on its way, first to float32, which may make a tie of what was none.
     """
     near = x.astype(np.float32)
     back = near.astype(np.float64)
@@ -134,7 +134,7 @@ def _safe_divisor(y: jax.Array) -> jax.Array:
 
 
 def _floor_divide_floats(x: jax.Array, y: jax.Array) -> jax.Array:
-    """As Python rounds: the quotient of what is left without the remainder."""
+    """The quotient rounded down as Python does: the remainder is taken off first."""
     rest = jnp.fmod(x, y)
     exact = (x - rest) / y
     exact = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -31,15 +31,12 @@ from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import BUILTIN, SUM
-from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
+from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
 Operands = Sequence[jax.Array | None]
 States = tuple[jax.Array, ...]
 Labelled = tuple[jax.Array, Labels]
 """An array and its labels, each once."""
-
-_jnp: Any = jnp
-"""JAX does not say what the types of some functions are."""
 
 _REDUCERS: Mapping[str, Callable[..., Any]] = {
     "sum": lax.add,
@@ -76,16 +73,14 @@ class EinSumKernel:
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         self.state: tuple[DType, ...] = held_types(program, finish, out)
         width = len(program.state)
-        self._join = [self._compiled(expr, self._read) for expr in program.join]
+        compiled = partial(compile_scalar, backend=JAX, scalars=self._scalars)
+        self._join = [compiled(expr, self._read) for expr in program.join]
         self._combine = [compile_scalar(expr, 2 * width, JAX) for expr in program.combine or ()]
         self._finish = None if finish is None else compile_scalar(finish[0], width, JAX)
         self._product = product_of(op, program, types)
         known = self._product or SumOfProducts((), ())
-        self._terms = [(term, self._compiled(term.expr, self._read)) for term in known.terms]
-        self._factors = [self._compiled(factor, 0) for factor in known.factors]
-
-    def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
-        return compile_scalar(expr, arity, JAX, self._scalars)
+        self._terms = [(term, compiled(term.expr, self._read)) for term in known.terms]
+        self._factors = [compiled(factor, 0) for factor in known.factors]
 
     @property
     def sums(self) -> bool:
@@ -225,14 +220,14 @@ class EinSumKernel:
         for x, own in terms:
             arguments += [x, [names[label] for label in own]]
         arguments.append([names[label] for label in kept])
-        return _jnp.einsum(*arguments, precision=self.precision, preferred_element_type=held)
+        return jnp.einsum(*arguments, precision=self.precision, preferred_element_type=held)
 
 
 def _operand(x: jax.Array, labels: Labels) -> Labelled:
     """An operand with each label once, by its diagonals, and without those of size 1.
 
-    With a leading one, XLA's CPU compiler gets sums of products wrong that it takes for a matrix
-    product: those of `T[a: 1, b: 64, k: 16] * W[f: 8, k]`, and of quotients, in JAX 0.10.
+    With a leading one, XLA's CPU compiler computes some sums of products wrong, taking them for
+    matrix products: those of `T[a: 1, b: 64, k: 16] * W[f: 8, k]`, and of quotients, in JAX 0.10.
     """
     x, labels = distinct(x, labels)
     ones = tuple(k for k, size in enumerate(x.shape) if size == 1)
@@ -326,7 +321,7 @@ TracedKernel = EinSumKernel | MoveKernel
 
 
 def kernel_of(graph: Graph, vertex: Vertex, precision: str = "highest") -> TracedKernel:
-    """What computes tiles of a vertex, which is neither an input nor a fill."""
+    """The kernel of a vertex that is neither an input nor a fill."""
     op = vertex.op
     if isinstance(op, EinSum):
         return einsum_kernel(*einsum_arguments(graph, vertex, op), precision)

@@ -174,7 +174,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The labels of two factors by what becomes of them."""
+    """The labels of two factors, by their roles in the product."""
 
     batch: Labels
     left: Labels
@@ -319,7 +319,7 @@ def _in_order_of(x: Labelled, needed: Labels, sizes: dict[str, int]) -> Labels:
 
 
 def _matrices(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
-    """A tensor as a stack of matrices, or as one where the stack would have one.
+    """A tensor as a stack of matrices, or as one matrix where the stack would have only one.
 
     If it must be copied for that, what lies innermost stays so.
     """
@@ -337,7 +337,7 @@ def _stack(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor, held: torch.dtype, out: torch.dtype) -> Tensor:
-    """The matrix product: on a GPU, of low precision as it is, in the type that is wanted.
+    """The matrix product, in the wanted type; a GPU multiplies low precision as it is.
 
     Its sums are in float32, and rounded once. Few CPUs multiply low precision, and those that do
     not are slower at it than in float32.

@@ -87,17 +87,16 @@ def attend(
     `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
     compute is computed as if none was given: by the first one that can.
     """
+    pairs = [*zip(attention.parts, tiles, strict=True)]
     chosen = backend or backends(attention, q, tiles)[0]
     if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
         out, lse = _decode(attention, attention.parts, q, tiles)
     else:
-        pairs = zip(attention.parts, tiles, strict=True)
         partials = [
             attend_partial(attention, part, q, tile, start=start, backend=backend)
             for part, tile in pairs
         ]
         out, lse = partials[0] if len(partials) == 1 else merge(attention, partials)
-    pairs = zip(attention.parts, tiles, strict=True)
     if all(may_hide_all(part, tile, start) for part, tile in pairs):
         out = torch.where(_beside_values(attention, lse) == -torch.inf, torch.nan, out)
     return out.to(getattr(torch, attention.dtype.name))
@@ -186,7 +185,7 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
 
 
 def _extent(tensor: Tensor, labels: Labels, some: Labels) -> int:
-    """How many elements a tensor has along those of some labels that it has."""
+    """How many elements a tensor has along some labels, leaving out those it lacks."""
     return prod(tensor.shape[labels.index(label)] for label in some if label in labels)
 
 
@@ -206,7 +205,7 @@ def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile)
 
 @cache
 def _is_fast_with_cudnn(device: torch.device) -> bool:
-    """Whether cuDNN attends faster than FlashAttention: from Hopper on, as torch has it."""
+    """Whether cuDNN is faster than FlashAttention: from Hopper on, as torch assumes."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 

@@ -105,7 +105,7 @@ def lay_out(
 
 
 def row_labels(attention: Attention) -> Labels:
-    """The labels of one softmax each, in the order that the result has them in."""
+    """The labels of the softmax rows, in the order of the result."""
     return tuple(x for x in attention.output.labels if x not in attention.values)
 
 

@@ -42,7 +42,7 @@ from eindecomp.kernels.torch.tensors import (
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import DType, Kind, kind
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
+from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
     from eindecomp.kernels.torch.kernel import Operands, Scalars, Shape, States
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _MUCH_LARGER = 4
-"""Joined values for each number of operands and result, above which they are not made at once."""
+"""Joined values per element of operands and result, above which they are not made at once."""
 _MATRICES = 2
 """Terms of a sum of products from which on torch's matrix products compute it."""
 _FUSED = 2**22
@@ -101,26 +101,24 @@ class EinSumKernel(TorchKernel):
         self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
         width = len(program.state)
         table = torch_functions(device)
-        self._join = [self._compiled(expr, self._read) for expr in program.join]
+        compiled = partial(compile_scalar, backend=table, scalars=self._scalars)
+        self._join = [compiled(expr, self._read) for expr in program.join]
         self._combine = [compile_scalar(expr, 2 * width, table) for expr in program.combine or ()]
         self._finish = None if finish is None else compile_scalar(finish[0], width, table)
         known = self._product or SumOfProducts((), ())
-        self._terms = [(term, self._compiled(term.expr, self._read)) for term in known.terms]
-        self._factors = [self._compiled(factor, 0) for factor in known.factors]
+        self._terms = [(term, compiled(term.expr, self._read)) for term in known.terms]
+        self._factors = [compiled(factor, 0) for factor in known.factors]
         self._once = [label for label in op.aggregated if label not in known.labels]
         self._kept = tuple(label for label in op.output if label in known.labels)
-        # In one pass over memory, where torch would take one for every function of the join.
+        # Loops take one pass over memory, where torch takes one for every function of the join.
         loops = device.type == "cpu" and len(known.terms) < _MATRICES and not is_carried
         self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
-
-    def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
-        return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
     def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
         if self._loops is not None:
-            # They compute large tiles whose numbers are in memory, not recorded by a compiler.
+            # They are for large tiles whose numbers are in memory, not recorded by a compiler.
             are_here = {type(x) for x in operands if x is not None} == {Tensor}
             if are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS:
                 made = torch.empty([sizes[k] for k in self.op.output], dtype=torch_type(self.out))

@@ -101,7 +101,7 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
         return _floor_divide_floats(x, y)
     if x.dtype in CARRIED:
         return put_back(_quotient(x, y), x.dtype)
-    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    # Divided by 0 it is 0, as in NumPy; the least number divided by −1 would trap the processor.
     trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
     quotient = torch.div(x, torch.where(trap, 1, y), rounding_mode="floor")
     quotient = torch.where(y == -1, -x, quotient) if x.dtype.is_signed else quotient
@@ -131,7 +131,7 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
-    """As Python rounds: the quotient of what is left without the remainder."""
+    """The quotient rounded down as Python does: the remainder is taken off first."""
     rest = _rest(x, y)
     exact = (x - rest) / y
     exact = torch.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
@@ -144,6 +144,11 @@ def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
 def _rest(x: Tensor, y: Tensor) -> Tensor:
     """What C calls fmod, in float64: on some CPUs torch gives up where a quotient is large."""
     return torch.fmod(x.to(torch.float64), y.to(torch.float64)).to(x.dtype)
+
+
+def _divide(x: Any, y: Any) -> Tensor:
+    # A number divided by a tensor would be multiplied by its reciprocal.
+    return torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y)
 
 
 def _power(x: Any, y: Any) -> Tensor:
@@ -186,27 +191,29 @@ def _sign(x: Tensor) -> Tensor:
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", *_COMPARISONS})
 _ELEMENTARY = ("exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid")
+_OF_ONE_TENSOR: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "abs": lambda x: torch.abs(x) if x.is_complex() or x.dtype.is_signed else x,
+    "sign": _sign,
+    "imag": lambda x: torch.imag(x) if x.is_complex() else torch.zeros_like(x),
+    "relu": lambda x: torch.relu(x) if x.dtype.is_signed else x,
+    "silu": torch.nn.functional.silu,
+    # Exact in the tail, where 1 + erf would cancel.
+    "gelu": lambda x: x * (0.5 * torch.erfc(x * -math.sqrt(0.5))),
+}
 _FUNCTIONS: Mapping[str, Function] = {
+    **_OF_ONE_TENSOR,
     **{name: getattr(torch, f"logical_{name}") for name in ("or", "and", "not")},
     **{name: _comparing(getattr(operator, name)) for name in _COMPARISONS},
     **{name: _ring(getattr(operator, name)) for name in ("add", "sub", "mul")},
-    # A number divided by a tensor would be multiplied by its reciprocal.
-    "div": lambda x, y: torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y),
+    "div": _divide,
     "floordiv": _floor_divide,
     "mod": _remainder,
     "neg": _ring(torch.neg),
     "pow": _ring(_power),
-    "abs": lambda x: torch.abs(x) if x.is_complex() or x.dtype.is_signed else x,
-    "sign": _sign,
     "min": partial(extreme, torch.minimum),
     "max": partial(extreme, torch.maximum),
     "where": _where,
     "real": torch.real,
-    "imag": lambda x: torch.imag(x) if x.is_complex() else torch.zeros_like(x),
     "conj": torch.conj_physical,
-    "relu": lambda x: torch.relu(x) if x.dtype.is_signed else x,
     **{name: getattr(torch, name) for name in _ELEMENTARY},
-    "silu": torch.nn.functional.silu,
-    # Exact in the tail, where 1 + erf would cancel.
-    "gelu": lambda x: x * (0.5 * torch.erfc(x * -math.sqrt(0.5))),
 }

@@ -1,4 +1,4 @@
-"""`TorchKernel`: the protocol of kernels around functions that make new tensors; those that move.
+"""`TorchKernel`: the kernel protocol on top of functions that make new tensors; kernels of moves.
 
 The functions are what an engine traces and compiles, many vertices at a time; by `make_fx`, since
 Dynamo cannot follow functions without builtins, which those of scalar expressions are. They write

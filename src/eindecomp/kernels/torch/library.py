@@ -40,7 +40,7 @@ class TorchLibrary:
         self.device = torch.device(device)
 
     def kernel(self, graph: Graph, vertex: Vertex) -> TorchKernel:
-        """The kernel of a vertex, which has its functions, too."""
+        """The kernel of a vertex, with the functions that engines trace."""
         op = vertex.op
         if isinstance(op, EinSum):
             return einsum_kernel(*einsum_arguments(graph, vertex, op), self.device)

@@ -134,7 +134,7 @@ def _bits_of_unsigned(x: Tensor) -> Tensor:
 def _to_odd(x: Tensor) -> Tensor:
     """A float64 as the float32 that rounds to the same float16: inexact ones get an odd mantissa.
 
-    Torch rounds twice on its way, first to float32, where a tie may come about that was none.
+    Torch rounds twice on its way, first to float32, which may make a tie of what was none.
     """
     near = x.to(torch.float32)
     back = near.to(torch.float64)

@@ -1,4 +1,4 @@
-"""How long a device of torch's takes for some work."""
+"""Timing work on a torch device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eindecomp.kernels.measured import seconds_by_clock
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long the device takes for some work, which need not have been finished before."""
+    """The seconds that the device takes for some work; earlier work may still be running."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()

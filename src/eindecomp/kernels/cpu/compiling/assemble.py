@@ -37,7 +37,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _MATH = {"exp", "log", "sqrt", "sin", "cos", "tanh", "pow"}
-"""Functions that LLVM knows, most of which end in a call of C's."""
+"""Functions that LLVM knows; most of them become calls of the C library."""
 
 
 def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
@@ -67,7 +67,7 @@ class _LlvmWriter:
     # Statements
 
     def statements(self, body: Sequence[ast.stmt]) -> IrValue | None:
-        """Write statements; the value of the `return` that may end them."""
+        """Write statements; returns the value of the `return` that may end them."""
         for number, statement in enumerate(body):
             match statement:
                 case ast.Return(value=ast.expr() as value) if number == len(body) - 1:
@@ -103,7 +103,7 @@ class _LlvmWriter:
         self.statements(body)
 
     def assign(self, name: str, value: IrValue) -> None:
-        """Give a variable a value; its type is that of its first."""
+        """Give a variable a value; its first value sets its type."""
         if name not in self.variables:
             with self.builder.goto_entry_block():
                 place = self.builder.alloca(LLVM[value.type])
@@ -132,7 +132,7 @@ class _LlvmWriter:
 
     @contextmanager
     def _loop(self, test: Callable[[], Any]) -> Generator[None]:
-        """What is written here is repeated while a condition holds."""
+        """Repeat what is written inside while a condition holds."""
         builder = self.builder
         head, inner, after = (builder.append_basic_block(b) for b in ("head", "body", "after"))
         builder.branch(head)
@@ -159,7 +159,7 @@ class _LlvmWriter:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return IrValue(self.builder.not_(self.numbers.truth(self.value(operand))), BOOL)
             case ast.BoolOp(op=ast.And(), values=values):
-                # All are computed: none does anything but that.
+                # All are computed, since none has side effects.
                 truths = [self.numbers.truth(self.value(value)) for value in values]
                 return IrValue(reduce(self.builder.and_, truths), BOOL)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -195,7 +195,7 @@ class _LlvmWriter:
     # Calls
 
     def call(self, node: ast.Call) -> IrValue | None:
-        """What a function gives; None for one that only writes."""
+        """The value of a call; None for a function that only writes."""
         args: list[IrValue] = []
         for arg in node.args:
             if isinstance(arg, ast.Starred):  # a table of numbers

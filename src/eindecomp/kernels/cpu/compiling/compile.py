@@ -45,7 +45,7 @@ class CompiledFunction(Protocol):
 _lock = threading.Lock()
 _compiled: OrderedDict[str, CompiledFunction] = OrderedDict()
 KEPT = 1024
-"""How many functions are kept beside those in use; what comes again is on disk."""
+"""How many functions are kept besides those in use; the others are still on disk."""
 
 
 def compile_source(source: str, description: str) -> CompiledFunction:
@@ -163,7 +163,7 @@ _TOGETHER = 32  # functions: each alone would take four times the memory
 
 
 REFUSED: list[str] = []
-"""Something is in it once a kernel has refused to go on; whoever called it raises that."""
+"""Why kernels have refused to go on; whoever called one raises it."""
 
 
 @ctypes.CFUNCTYPE(None)

@@ -106,7 +106,7 @@ def _erfc_far_f4(a: Any, square: Any, rest: Any) -> Any:
 def erf_f4(x: Any) -> Any:
     """The error function: a polynomial near 0, by its complement further out."""
     a = abs(x)
-    # Squares beyond this are 0 or ∞ in e^-a², and ∞ − ∞ in what they are rounded by.
+    # Beyond this e^-a² is 0, and the rounding error of an infinite square would be ∞ − ∞.
     far = minimum(a, _f4(12.0))
     square = far * far
     tail = _erfc_far_f4(far, square, muladd(far, far, -square))

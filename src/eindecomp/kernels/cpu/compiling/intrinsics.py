@@ -64,7 +64,7 @@ def _scope(module: Any) -> Any:
 
 def _place(numbers: Numbers, of: DType, address: IrValue, index: IrValue, in_bytes: bool) -> Any:
     builder, at = numbers.builder, index.code
-    # What memory holds of a type, or of a part of a complex number.
+    # How memory holds a number of a type, or a part of a complex number.
     special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
     stored = special.get(of.name) or LLVM[COMPLEX.get(of, of)]
     if of in COMPLEX and not in_bytes:

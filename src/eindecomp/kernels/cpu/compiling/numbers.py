@@ -16,7 +16,7 @@ FLOAT32, FLOAT64, INT32, INT64 = map(dtype, ("float32", "float64", "int32", "int
 FLOATS = {FLOAT32: ir.FloatType(), FLOAT64: ir.DoubleType()}
 SIGNED = {dtype(f"int{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
 _UNSIGNED = {dtype(f"uint{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
-# Of a complex number, the type of its parts.
+# For each complex type, the type of its parts.
 COMPLEX = {dtype("complex64"): FLOAT32, dtype("complex128"): FLOAT64}
 LLVM: dict[DType, Any] = {
     **FLOATS, **SIGNED, **_UNSIGNED, BOOL: ir.IntType(1),

@@ -11,18 +11,16 @@ from eindecomp.kernels.cpu.compiling.compile import caster, suffix
 from eindecomp.kernels.scalar_lines import Dialect, NamedValue
 from eindecomp.lang.dtypes import (
     BOOL,
+    FLOAT32,
     LOW_PRECISION,
     DType,
     Kind,
     concrete,
-    dtype,
     kind,
     to_real,
     widen,
 )
 from eindecomp.lang.scalar import Number
-
-FLOAT32 = dtype("float32")
 
 
 def literal(number: Number | np.generic, of: DType) -> str:
@@ -120,7 +118,7 @@ def _quotient_text(op: str, x: str, y: str, of: DType) -> str:
     to = caster(of)
     if of.kind == "f":
         return f"{to}({op}_float({x}, {y}))"
-    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    # Divided by 0 it is 0, as in NumPy; the least number divided by −1 would trap the processor.
     zero, one = literal(0, of), literal(1, of)
     trap = f"{y} == {zero}" if of.kind == "u" else f"({y} == {zero}) | ({y} == {to}(-1))"
     safe = f"choose({trap}, {one}, {y})"

@@ -227,7 +227,7 @@ class Loops:
         packs: list[Pack] = []
         if packed:
             for k in packed:
-                # The vector loop walks neighbours then.
+                # In the copy, the vector loop walks neighbours.
                 own, array = strides[k], inputs[k]
                 loops = sorted(own, key=lambda loop: (loop == vector, -abs(own[loop])))
                 shape, steps = (tuple(by[loop] for loop in loops) for by in (sizes, own))
@@ -339,7 +339,7 @@ def _blocking(
     points = prod(layout.sizes.values())
     if not aggregated or points < SMALL:
         return None, 1, 1
-    # Complex arithmetic is several operations a term, and gains little from blocking.
+    # Complex arithmetic takes several operations per term, and gains little from blocking.
     terms = len(calls_of((*program.join, *(program.combine or ()))))
     terms *= 4 if any(t.kind == "c" for t in program.state) else 1
     unroll = 4 if terms <= 12 else 2 if terms <= 24 else 1

@@ -46,9 +46,9 @@ class StackProduct:
     """m, n and k."""
     sides: tuple[MatrixSteps, MatrixSteps, MatrixSteps]
     loops: tuple[tuple[int, int, int, int], ...] = ()
-    """Those over the stack: the size, and the byte step of either input and of the result."""
+    """Loops over the stack: the size, and the byte step of either input and of the result."""
     packs: tuple[Pack, ...] = ()
-    """Arrays that copies stand for; their sides and steps are those of the copies."""
+    """Arrays that are computed through copies; sides and steps are those of the copies."""
 
 
 _OVER_STACK = """
@@ -145,9 +145,9 @@ def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
 
 
 _MOST_ROWS, _MOST_LOW = 8, 32
-"""Rows up to which BLAS takes longer, and those of low precision, which BLAS does not know."""
+"""The most rows for which BLAS takes longer, and of low precision, which BLAS does not know."""
 _ROWS, _COLUMNS = 4, 3
-"""Sums that are made at once: with what they are made of, they fit sixteen vector registers."""
+"""Sums that are made at once: with their operands they fit sixteen vector registers."""
 _UNPACK = (
     "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
     "x_row, y_column = load_int64(at, 3), load_int64(at, 4)",
@@ -157,7 +157,7 @@ _UNPACK = (
 
 
 def few_rows_call(product: StackProduct) -> LoopsCall | None:
-    """A call for a product of few rows or columns; None if it is not one, or lies otherwise.
+    """A call for a product of few rows or columns; None for others, and for other layouts.
 
     In both inputs the numbers that are summed must be neighbours.
     """

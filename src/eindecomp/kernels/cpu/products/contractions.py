@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TYPES = {np.dtype("float32"), np.dtype("float64")}
 _SMALL = 2**14
-"""Points up to which generated loops are not worth comparing with anything."""
+"""Points up to which generated loops are taken without comparison."""
 _WORK = 2**31
 """The most operations of a nest that are measured at a time: some tens of milliseconds."""
 _POINTS = 2**24
@@ -61,7 +61,7 @@ class FusedContraction:
     def prepare(
         self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
     ) -> NestCall | None:
-        """The fastest way to compute arrays of a layout; None if `loops` are, which it is given.
+        """The fastest nest for arrays of a layout; None if `loops`, which compile that, are faster.
 
         Ways that are measured write to the output.
         """
@@ -78,7 +78,7 @@ class FusedContraction:
         self, operands: Sequence[Array], out: Array, given_sizes: Mapping[str, int], loops: Prepare
     ) -> str:
         """The text of the fastest nest for the first of a class, or that loops are faster."""
-        # Of what takes long, less is measured: the longest labels are shortened first.
+        # Large contractions are measured on smaller sizes: the longest labels are shortened first.
         sizes = dict(given_sizes)
         while cheapest_trees(self._op.inputs, self._op.output, sizes)[0][0] > _WORK:
             longest = max(sizes, key=lambda label: sizes[label])

@@ -24,7 +24,7 @@ from eindecomp.kernels.tile_arrays import contiguous, sizes_of, strides_of
 from eindecomp.lang.dtypes import LOW_PRECISION, Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 
-# About what a call costs, copying an element, one multiply-add: to tell orders of loops apart.
+# Rough seconds of a call, of copying an element, of one multiply-add: to rank orders of loops.
 _CALL, _COPY, _MULADD = 1e-6, 1.5e-9, 3.5e-11
 _SMALL = 8**3
 """Multiply-adds of one matrix product below which generated loops are faster."""
@@ -44,7 +44,7 @@ class Matrices:
     columns: Labels
     summed: Labels
     copied: tuple[bool, bool, bool]
-    """Whether the first input, the second and the result do not fit BLAS as they lie."""
+    """For the first input, the second and the result: whether BLAS cannot take it as it lies."""
 
     def size(self, loops: Iterable[str]) -> int:
         """How many indices several loops have together."""
@@ -63,7 +63,7 @@ class Matrices:
 
 
 class Gemm:
-    """A product-sum of two inputs; `prepare` says whether matrix products are the way."""
+    """A product-sum of two inputs; `prepare` decides whether matrix products compute it."""
 
     def __init__(self, op: EinSum, dtypes: Sequence[DType], out: DType) -> None:
         self.op = op
@@ -92,7 +92,7 @@ class Gemm:
         return blas_call(_product(matrices, types, (wide, wide, wide)), blas_library())
 
     def arranged(self, operands: Sequence[Array], out: Array) -> Matrices | None:
-        """The cheapest matrices to see arrays as; None if loops are cheaper."""
+        """The cheapest way to see arrays as matrices; None if loops are cheaper."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
         first, second = (
@@ -153,7 +153,7 @@ def _cuts_of(layout: Strides, part: Sequence[str], *, looped: bool) -> list[tupl
 
 
 def _step(layout: Strides, own: dict[str, int], loops: Sequence[str]) -> int | None:
-    """The one step of several loops in an array; None where there is none."""
+    """The step of several loops in an array as one; None if they have no common step."""
     if not loops:
         return 0
     step = expected = own[loops[-1]]

@@ -1,4 +1,4 @@
-"""The source of a kernel like a matrix product: a tile of accumulators, a loop over the summed.
+"""The source of a kernel like a matrix product: a tile of accumulators, loops over summed axes.
 
 Every value that is loaded serves a whole row or column of the tile. A tile is cut into blocks, each
 of one accumulator for each thread, and the source names every block by itself: left to choose how
@@ -95,7 +95,7 @@ class _TileWriter:
         self._depth -= 1
 
     def _place(self) -> None:
-        """Which tile this is: bands of rows are walked column by column, so that caches serve."""
+        """Find this program's tile: bands of rows are walked by columns, so that caches serve."""
         high, wide = len(self.high), len(self.wide)
         self._put(
             f"rows = {self._extent(ROWS)}",
@@ -231,7 +231,7 @@ class _TileWriter:
             with self._under("for u in tl.static_range(UNROLL):"):
                 self._step("u")
             self._put(*(f"a{k}_p += UNROLL * a{k}_s" for k in moving))
-        # Without the condition, the same would be compiled once more.
+        # Without the condition, the same loop would be compiled twice.
         with self._under("if UNROLL > 1:"), self._under("for _ in range(whole, steps):"):
             self._step("0")
             self._put(*(f"a{k}_p += a{k}_s" for k in moving))
