@@ -8,13 +8,14 @@ from typing import Any
 
 import numba
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, call
+from eindecomp.lang.scalar import DEFINITIONS, FUNCTIONS, Arg, Expr, call
 from eindecomp.lang.scalar_types import with_casts
 from strategies import exprs
 
@@ -67,6 +68,14 @@ def test_numba_compiles_what_comes_out() -> None:
 
 def test_numpy_has_every_function() -> None:
     assert set(NUMPY) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_form_of_its_own_computes_what_the_definition_does(name: str) -> None:
+    x = np.array([-np.inf, -800.0, -3.5, -0.0, 0.0, 1e-9, 0.7, 90.0, 800.0, np.inf, np.nan])
+    with np.errstate(all="ignore"):
+        defined = compile_scalar(DEFINITIONS[name], 1, NUMPY)(x)
+        np.testing.assert_allclose(NUMPY[name](x), defined, rtol=1e-15)
 
 
 def test_run_time_scalars_come_after_the_inputs() -> None:

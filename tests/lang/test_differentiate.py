@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.differentiate import pullback
+from eindecomp.lang.differentiate import RULES, pullback
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import FUNCTIONS, Arg, Call, Const, Expr
+from eindecomp.lang.scalar import DEFINITIONS, FUNCTIONS, Arg, Call, Const, Expr
 from eindecomp.lang.scalar_types import with_casts
 from eindecomp.lang.simplify import simplify
 from eindecomp.lang.text.resolve import parse_join
@@ -60,6 +60,17 @@ def test_every_function_has_its_derivative(name: str) -> None:
     found = value(derivative(expr, 0), 0.6, 0.4)
     expected = 0.0 if is_flat else 1.0 if "float" in name else slope(expr, 0.6, 0.4)
     assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-7)
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_without_a_rule_the_definition_is_differentiated(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expr = Call(name, (Call("mul", (Arg(0), Arg(1))),))
+    by_rule = value(derivative(expr, 0), 0.6, 0.4)
+    others = {other: rules for other, rules in RULES.items() if other != name}
+    monkeypatch.setattr("eindecomp.lang.differentiate.RULES", others)
+    assert math.isclose(value(derivative(expr, 0), 0.6, 0.4), by_rule, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,11 @@ def store(key: str, data: bytes) -> None:
 
 @contextmanager
 def only_process() -> Generator[None]:
-    """Be the only one of all processes that share the folder, where it can be locked."""
+    """Keep out all other processes that share the folder, where it can be locked."""
     folder = cache_folder()
     with ExitStack() as stack:
         if folder is not None and fcntl is not None:
-            with suppress(OSError):  # as in a folder that is only read: then everybody is alone
+            with suppress(OSError):  # as in a read-only folder, where nobody stores anything
                 opened = stack.enter_context((folder / _LOCK).open("w"))
                 fcntl.flock(opened, fcntl.LOCK_EX)
         yield
@@ -103,7 +103,7 @@ def only_process() -> Generator[None]:
 def usage() -> Usage:
     """The current state of the cache."""
     folder = cache_folder()
-    sizes = [] if folder is None else [found.st_size for _, found in _files(folder)]
+    sizes = [] if folder is None else [status.st_size for _, status in _files(folder)]
     return Usage(folder, len(sizes), sum(sizes), limit())
 
 
@@ -127,10 +127,10 @@ def cache_folder() -> Path | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The real path, so that links are followed once, now.
         real = folder.resolve(strict=True)
-        found = real.lstat()
+        status = real.lstat()
     except (OSError, RuntimeError):
         return None
-    safe = _is_safe(folder) and _is_ours_alone(found) and stat.S_ISDIR(found.st_mode)
+    safe = _is_safe(folder) and _is_ours_alone(status) and stat.S_ISDIR(status.st_mode)
     return real if safe else None
 
 
@@ -153,22 +153,22 @@ def _shrink(folder: Path) -> None:
     """Remove the least recently used files, and abandoned unfinished ones."""
     most, now = limit(), time()
     files = sorted(_files(folder), key=lambda file: file[1].st_mtime)
-    total = sum(found.st_size for _, found in files)
+    total = sum(status.st_size for _, status in files)
     leave = most if total <= most else _LEAVE * most
-    for path, found in files:
-        abandoned = path.name.startswith(_UNFINISHED) and found.st_mtime < now - _DAY
+    for path, status in files:
+        abandoned = path.name.startswith(_UNFINISHED) and status.st_mtime < now - _DAY
         if total > leave or abandoned:
             path.unlink(missing_ok=True)
-            total -= found.st_size
+            total -= status.st_size
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):  # another process may have removed it
-                found = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(found.st_mode):
-                    yield folder / entry.name, found
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield folder / entry.name, status
 
 
 def _is_safe(folder: Path) -> bool:
@@ -189,28 +189,24 @@ def _is_safe(folder: Path) -> bool:
     return True
 
 
-def _is_own(found: os.stat_result) -> bool:
+def _is_own(status: os.stat_result) -> bool:
     """Whether something belongs to the user or to root."""
-    return not hasattr(os, "getuid") or found.st_uid in (0, os.getuid())
+    return not hasattr(os, "getuid") or status.st_uid in (0, os.getuid())
 
 
-def _is_kept_from_others(found: os.stat_result) -> bool:
+def _is_kept_from_others(status: os.stat_result) -> bool:
     """Whether nobody else can replace what lies in a folder."""
-    sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp is: only owners may rename and remove
-    return _is_own(found) and (sticky or not _others_write(found))
-
-
-def _is_ours_alone(found: os.stat_result) -> bool:
-    """Whether something is the user's own and nobody else can write to it."""
-    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return own and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _others_write(found: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
-        return False
-    shared = found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid)
-    return bool(shared or found.st_mode & stat.S_IWOTH)
+        return True
+    sticky = bool(status.st_mode & stat.S_ISVTX)  # as /tmp is: only owners may rename and remove
+    shared = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid)
+    return _is_own(status) and (sticky or not (shared or status.st_mode & stat.S_IWOTH))
+
+
+def _is_ours_alone(status: os.stat_result) -> bool:
+    """Whether something is the user's own and nobody else can write to it."""
+    own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_private_group(group: int) -> bool:
@@ -219,9 +215,9 @@ def _is_private_group(group: int) -> bool:
     import pwd
 
     with suppress(KeyError):
-        user, found = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
-        alone = set(found.gr_mem) <= {user.pw_name}
-        return alone and found.gr_name == user.pw_name and user.pw_gid == group
+        user, entry = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
+        alone = set(entry.gr_mem) <= {user.pw_name}
+        return alone and entry.gr_name == user.pw_name and user.pw_gid == group
     return False
 
 

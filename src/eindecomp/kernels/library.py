@@ -58,7 +58,7 @@ class TileKernel(Protocol):
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a matrix product, of which few large tiles cost less than many small."""
+        """Whether it is a matrix product: a few large tiles cost less than many small ones."""
         ...
 
     def whole(

@@ -36,7 +36,7 @@ class Verdicts:
     def find(
         self, name: str, measure: Callable[[], str], serves: Callable[[str], bool] = bool
     ) -> str:
-        """The verdict under a name; `measure` gives it where there is none that serves."""
+        """The verdict under a name; `measure` gives it where there is none that `serves`."""
         with self._lock:
             self._known = known = self._known or self._read()
             if name not in known or not serves(known[name]):
@@ -61,8 +61,8 @@ class Verdicts:
         return {}
 
 
-def seconds_by_clock(way: Callable[[], None]) -> float:
-    """How long a way takes once."""
+def seconds_by_clock(way: Callable[[], object]) -> float:
+    """The seconds that one run of a way takes."""
     start = perf_counter()
     way()
     return perf_counter() - start
@@ -75,7 +75,7 @@ def fastest_of(
     """The name of the fastest of several ways, tried in turns; an earlier one wins a draw."""
     best: dict[str, float] = {}
     for name, way in ways.items():
-        way()  # the first time memory is found, and code is loaded
+        way()  # the first run allocates memory and loads code
         best[name] = seconds_of(way)
     left = [name for name in ways if best[name] <= _FAR * min(best.values())]
     start = perf_counter()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eindecomp.lang.dtypes import DType, Kind, concrete, dtype, kind, widen
+from eindecomp.graph.ops import Fill
+from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, dtype, kind, widen
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.neutral import safe_combine
-from eindecomp.lang.scalar import Call, Expr, Scalar, from_values, substitute, values
-from eindecomp.lang.scalar_types import with_casts
+from eindecomp.lang.scalar import Expr, Scalar, from_values, substitute, used_scalars, values
+from eindecomp.lang.scalar_types import result_type, with_casts
 
 # Literals and run-time scalars alone compute as NumPy computes Python's numbers.
 WIDE = {
@@ -38,21 +40,6 @@ class PointProgram:
     finish: tuple[Expr, ...] | None = None
     fuses: bool = False
     """Whether a state is a plain sum of floats, whose last multiplication may be fused with it."""
-
-    @property
-    def calls(self) -> set[Call]:
-        """The distinct operations that a point takes."""
-        seen: set[Call] = set()
-        for expr in (*self.join, *(self.combine or ())):
-            _collect(expr, seen)
-        return seen
-
-
-def _collect(expr: Expr, seen: set[Call]) -> None:
-    if isinstance(expr, Call) and expr not in seen:
-        seen.add(expr)
-        for arg in expr.args:
-            _collect(arg, seen)
 
 
 def numbered_program(
@@ -104,3 +91,14 @@ def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> PointPro
     """The map from states, given as inputs, to results."""
     kinds = tuple(concrete(with_casts(expr, state, {})[1]) for expr in finish)
     return PointProgram(finish, kinds)
+
+
+def fill_function(
+    op: Fill, types: Mapping[str, DType], backend: Mapping[str, Callable[..., Any]]
+) -> tuple[Callable[..., Any], tuple[str, ...], DType]:
+    """The function of indices, then run-time scalars; which scalars; and the result's type."""
+    indices = [INT64] * len(op.output)
+    explicit, _ = with_casts(op.value, indices, types)
+    names = used_scalars(explicit)
+    function = compile_scalar(explicit, len(indices), backend, names)
+    return function, names, result_type(op.value, indices, types)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
-from math import prod
 
+from eindecomp.graph.orders import path_of
+from eindecomp.graph.work import MOST_OPERANDS, halves, labels_of_subsets, pair_operations
 from eindecomp.kernels.point_program import PointProgram
 from eindecomp.lang.dtypes import LOW_PRECISION, DType
 from eindecomp.lang.einsum import EinSum, Labels
@@ -19,12 +20,12 @@ from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, used_args
 
 _ZERO = (Const(0), Const(0.0), Const(-0.0))
-"""What no sum is divided by: of 1/0 and -1/0 it is not infinite."""
+"""Divisors that stay in the join: the sum of 1/0 and -1/0 is not infinite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A function of some inputs that one of these has all labels of."""
+    """A function of some inputs, one of which has all of their labels."""
 
     expr: Expr
     args: tuple[int, ...]
@@ -37,7 +38,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class SumOfProducts:
     """Terms that are multiplied and summed, and what the sum is multiplied by."""
 
     terms: tuple[Term, ...]
@@ -49,17 +50,17 @@ class Product:
         return {label for term in self.terms for label in term.labels}
 
 
-def product_of(op: EinSum, program: PointProgram, types: Sequence[DType]) -> Product | None:
-    """The product that an EinSum sums, if it does and the product can be taken apart.
+def product_of(op: EinSum, program: PointProgram, types: Sequence[DType]) -> SumOfProducts | None:
+    """The product that an EinSum sums; None if it sums none, or none that can be taken apart.
 
-    A term that runs over labels of several inputs is as large as what it would be multiplied with,
-    and nothing is gained.
+    A term that runs over the labels of several inputs is as large as the product itself, so that
+    nothing would be gained.
     """
     if op.agg != SUM or not op.aggregated:
         return None
     terms: list[Term] = []
     factors: list[Expr] = []
-    for expr in (_without_widening(e, types) for e in _multiplied(program.join[0])):
+    for expr in _multiplied(program.join[0], types):
         args = used_args(expr)
         if not args:
             factors.append(expr)
@@ -68,28 +69,21 @@ def product_of(op: EinSum, program: PointProgram, types: Sequence[DType]) -> Pro
         if any(not set(op.inputs[k]) <= set(labels) for k in args):
             return None
         terms.append(Term(expr, args, labels))
-    return Product(tuple(terms), tuple(factors)) if len(terms) > 1 else None
+    return SumOfProducts(tuple(terms), tuple(factors)) if len(terms) > 1 else None
 
 
-def _multiplied(expr: Expr) -> list[Expr]:
+def _multiplied(expr: Expr, types: Sequence[DType]) -> list[Expr]:
     match expr:
         case Call("mul", (left, right)):
-            return [*_multiplied(left), *_multiplied(right)]
+            return [*_multiplied(left, types), *_multiplied(right, types)]
         case Call("div", (left, right)) if not used_args(right) and right not in _ZERO:
-            return [*_multiplied(left), call("div", 1.0, right)]
+            return [*_multiplied(left, types), call("div", 1.0, right)]
         case Call("neg", (inner,)) if used_args(inner):
-            return [*_multiplied(inner), Const(-1)]
+            return [*_multiplied(inner, types), Const(-1)]
+        case Call("float32", (Arg(index) as arg,)) if types[index] in LOW_PRECISION:
+            return [arg]  # sums are in float32 in any case
         case _:
             return [expr]
-
-
-def _without_widening(expr: Expr, types: Sequence[DType]) -> Expr:
-    """A low-precision input itself where the join asks for it in float32: sums are in that."""
-    match expr:
-        case Call("float32", (Arg(index) as arg,)) if types[index] in LOW_PRECISION:
-            return arg
-        case _:
-            return expr
 
 
 # The order of products
@@ -97,9 +91,6 @@ def _without_widening(expr: Expr, types: Sequence[DType]) -> Expr:
 Tree = int | tuple["Tree", "Tree"]
 Ranked = tuple[int, Tree]
 """How many operations a tree takes, and the tree."""
-
-_ALL = 8
-"""Inputs up to which all trees are considered: subsets of them are a few thousand pairs."""
 
 
 def cheapest_trees(
@@ -123,75 +114,46 @@ def _cheapest(
     inputs: tuple[Labels, ...], output: Labels, known: tuple[tuple[str, int], ...], count: int
 ) -> tuple[Ranked, ...]:
     sizes = dict(known)
-    if len(inputs) > _ALL:
-        return (_found_by_search(inputs, output, sizes),)
+    if len(inputs) > MOST_OPERANDS:
+        return (_searched_tree(inputs, output, sizes),)
     best: dict[int, list[Ranked]] = {1 << k: [(0, k)] for k in range(len(inputs))}
-    kept = _kept(inputs, output)
+    kept = labels_of_subsets(inputs, output)
     for subset in range(1, 1 << len(inputs)):
         if subset not in best:
-            best[subset] = nsmallest(count, _joined(subset, best, kept, sizes), key=_work)
+            trees = _trees_of_subset(subset, best, kept, sizes)
+            best[subset] = nsmallest(count, trees, key=lambda ranked: ranked[0])
     return tuple(best[(1 << len(inputs)) - 1])
 
 
-def _work(ranked: Ranked) -> int:
-    return ranked[0]
-
-
-def _kept(inputs: tuple[Labels, ...], output: Labels) -> dict[int, frozenset[str]]:
-    """The labels of each subset's product: those that the output or other inputs have."""
-    found: dict[int, frozenset[str]] = {}
-    for subset in range(1, 1 << len(inputs)):
-        members = [own for k, own in enumerate(inputs) if subset >> k & 1]
-        others = [own for k, own in enumerate(inputs) if not subset >> k & 1]
-        needed = {label for own in (*others, output) for label in own}
-        own = {label for labels in members for label in labels}
-        found[subset] = frozenset(own if len(members) == 1 else own & needed)
-    return found
-
-
-def _joined(
+def _trees_of_subset(
     subset: int,
     best: Mapping[int, Sequence[Ranked]],
-    kept: Mapping[int, frozenset[str]],
+    kept: Sequence[frozenset[str]],
     sizes: Mapping[str, int],
 ) -> list[Ranked]:
     """The trees of a subset, by its two parts, the first of which has its lowest input."""
-    found: list[Ranked] = []
+    trees: list[Ranked] = []
     lowest = subset & -subset
-    part = subset
-    while part := (part - 1) & subset:
-        if part & lowest:
-            rest = subset ^ part
-            step = _operations(kept[part] | kept[rest], kept[subset], sizes)
-            found += [(step + a + b, (x, y)) for a, x in best[part] for b, y in best[rest]]
-    return found
+    parts = (half if half & lowest else subset ^ half for half in halves(subset))
+    for part in sorted(parts, reverse=True):
+        rest = subset ^ part
+        step = pair_operations(kept[part], kept[rest], kept[subset], sizes)
+        trees += [(step + a + b, (x, y)) for a, x in best[part] for b, y in best[rest]]
+    return trees
 
 
-def _operations(labels: frozenset[str], left: frozenset[str], sizes: Mapping[str, int]) -> int:
-    return prod(sizes[label] for label in labels) * (2 if labels - left else 1)
-
-
-def _found_by_search(
-    inputs: tuple[Labels, ...], output: Labels, sizes: Mapping[str, int]
-) -> Ranked:
+def _searched_tree(inputs: tuple[Labels, ...], output: Labels, sizes: Mapping[str, int]) -> Ranked:
     """One tree of many inputs, as opt_einsum finds it."""
-    import opt_einsum  # here, because few vertices have so many inputs and importing it takes time
-
-    symbols = {label: opt_einsum.get_symbol(k) for k, label in enumerate(sizes)}
-    terms = ",".join("".join(symbols[label] for label in own) for own in inputs)
-    result = "".join(symbols[label] for label in output)
-    shapes = [tuple(sizes[label] for label in own) for own in inputs]
-    path, _ = opt_einsum.contract_path(f"{terms}->{result}", *shapes, shapes=True, optimize="auto")
     queue: list[tuple[Tree, frozenset[str]]] = [(k, frozenset(own)) for k, own in enumerate(inputs)]
     total = 0
-    for step in path:
+    for step in path_of(inputs, output, sizes):
         picked = [queue[k] for k in step]
         queue = [entry for k, entry in enumerate(queue) if k not in step]
         tree, labels = picked[0]
         for other, own in picked[1:]:
             needed = frozenset(output).union(*(rest for _, rest in queue))
-            both = labels | own
-            total += _operations(both, both & needed, sizes)
-            tree, labels = (tree, other), both & needed
+            kept = (labels | own) & needed
+            total += pair_operations(labels, own, kept, sizes)
+            tree, labels = (tree, other), kept
         queue.append((tree, labels))
     return total, queue[0][0]

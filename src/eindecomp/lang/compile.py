@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, Scalar, Tuple
+from eindecomp.lang.scalar import DEFINITIONS, FUNCTIONS, Arg, Call, Const, Expr, Scalar, Tuple
 
 
 def compile_scalar(
@@ -44,6 +44,15 @@ def compile_scalar(
     [code] = [const for const in module.co_consts if isinstance(const, CodeType)]
     # No builtins: the code can call nothing but the backend's table.
     return FunctionType(code, {"__builtins__": {}, **{f"op_{n}": op for n, op in backend.items()}})
+
+
+def with_definitions(backend: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """A backend's table and, compiled, those functions it lacks that `DEFINITIONS` has."""
+    complete = dict(backend)
+    for name, definition in DEFINITIONS.items():
+        if name not in complete:
+            complete[name] = compile_scalar(definition, FUNCTIONS[name].arity, complete)
+    return complete
 
 
 def _node(expr: Expr) -> ast.expr:

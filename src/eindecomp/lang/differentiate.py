@@ -13,7 +13,17 @@ from math import pi, sqrt
 
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, chain, used_args
+from eindecomp.lang.scalar import (
+    DEFINITIONS,
+    Arg,
+    Call,
+    Const,
+    Expr,
+    call,
+    chain,
+    replace_args,
+    used_args,
+)
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
@@ -54,9 +64,11 @@ class _Pullback:
         match node:
             case Arg(self.wrt):
                 return [adjoint]
+            case Call(op, operands) if op not in RULES and op in DEFINITIONS:
+                return self.visit(replace_args(DEFINITIONS[op], operands), adjoint)
             case Call(op, operands):
                 parts: list[Expr] = []
-                for operand, rule in zip(operands, _RULES.get(op, ()), strict=False):
+                for operand, rule in zip(operands, RULES.get(op, ()), strict=False):
                     if rule is not None and self.wrt in used_args(operand):
                         parts += self.visit(operand, rule(self, adjoint, node))
                 return parts
@@ -156,7 +168,7 @@ def _by_slope(slope: Callable[[Expr, Expr], Expr]) -> tuple[_Rule]:
     return (lambda w, g, n: w.times(g, slope(n, n.args[0])),)
 
 
-_RULES: Mapping[str, tuple[_Rule | None, ...]] = {
+RULES: Mapping[str, tuple[_Rule | None, ...]] = {
     "add": (_pass, _pass),
     "sub": (_pass, _negate),
     "mul": (lambda w, g, n: w.times(g, n.args[1]), lambda w, g, n: w.times(g, n.args[0])),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import Kind, dtype, kind, type_names
 
 
@@ -39,14 +40,6 @@ def _to_integer(x: Any, to: np.dtype[np.generic]) -> Any:
     return choose(whole < low, to.type(limits.min), over)
 
 
-def _relu(x: Any) -> Any:
-    return np.maximum(x, np.zeros((), np.asarray(x).dtype))
-
-
-def _rsqrt(x: Any) -> Any:
-    return np.reciprocal(np.sqrt(x))
-
-
 def _power(x: Any, y: Any) -> Any:
     # Where one power serves all elements, NumPy takes a square root for ½, which at −∞ and −0.0 is
     # not IEEE's power that it takes elsewhere.
@@ -74,11 +67,8 @@ def _gelu(x: Any) -> Any:
     return x * _normal_cdf(x)
 
 
-def _silu(x: Any) -> Any:
-    return x * _expit(x)
-
-
-NUMPY: Mapping[str, Callable[..., Any]] = {
+_ELEMENTARY = ("exp", "log", "sqrt", "sin", "cos", "tanh")
+_OWN: Mapping[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "and": np.logical_and,
     "not": np.logical_not,
@@ -96,25 +86,14 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "mod": np.remainder,
     "neg": np.negative,
     "pow": _power,
-    "abs": np.abs,
-    "sign": np.sign,
     "min": np.minimum,
     "max": np.maximum,
-    "where": np.where,
-    "real": np.real,
-    "imag": np.imag,
-    "conj": np.conj,
-    "relu": _relu,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": _rsqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
+    **{name: getattr(np, name) for name in ("abs", "sign", "where", "real", "imag", "conj")},
+    **{name: getattr(np, name) for name in _ELEMENTARY},
     "erf": _erf,
     "sigmoid": _expit,
-    "silu": _silu,
     "gelu": _gelu,
     **{name: partial(cast, to=dtype(name)) for name in type_names},
 }
+NUMPY = with_definitions(_OWN)
+"""The table for `compile_scalar`."""

@@ -321,6 +321,25 @@ def replace_args(expr: Expr, by: Sequence[Expr] | Mapping[int, Expr]) -> Expr:
     return substitute(expr, lambda leaf: by[leaf.index] if isinstance(leaf, Arg) else leaf)
 
 
+def _definitions() -> Mapping[str, Expr]:
+    x = Arg(0)
+    decay = call("exp", call("neg", call("abs", x)))  # at most 1, whatever x is
+    share = call("where", call("ge", x, 0.0), 1.0, decay)
+    return {
+        "relu": call("max", x, 0),
+        "rsqrt": call("div", 1.0, call("sqrt", x)),
+        "sigmoid": call("div", share, call("add", 1.0, decay)),
+        "silu": call("mul", x, call("sigmoid", x)),
+    }
+
+
+DEFINITIONS: Mapping[str, Expr] = _definitions()
+"""Functions in terms of others, for backends that have no form of their own.
+
+Operands have been converted to the function's type already, and literals take it.
+"""
+
+
 def arg_name(index: int) -> str:
     """Name an input as join strings do: x, y, z, then x3, x4 and so on."""
     return "xyz"[index] if index < 3 else f"x{index}"

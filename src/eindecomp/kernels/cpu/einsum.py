@@ -76,18 +76,15 @@ class EinSumKernel:
         if FusedContraction.suits(op, dtypes, out):
             self._several = FusedContraction(op, einsum_kernel)
         self._combine = self._finish = None
-        labels = op.output
         if program.combine is not None:
-            both = [labels] * (2 * len(self.state))
+            both = [op.output] * (2 * len(self.state))
             combine = PointProgram(program.combine, program.state)
-            self._combine = Loops(
-                combine, both, labels, description=f"combining {op}", overlaps=True
-            )
+            title = f"combining {op}"
+            self._combine = Loops(combine, both, op.output, description=title, overlaps=True)
         if finish is not None:
             own = finish_program(finish, program.state)
-            self._finish = Loops(
-                own, [labels] * len(self.state), labels, description=f"finishing {op}"
-            )
+            states = [op.output] * len(self.state)
+            self._finish = Loops(own, states, op.output, description=f"finishing {op}")
 
     @property
     def is_product(self) -> bool:
@@ -162,7 +159,7 @@ class EinSumKernel:
         outputs: Sequence[Array],
         types: tuple[DType, ...],
     ) -> Launch | None:
-        """How tiles of a layout are computed; None if there is nothing to compute."""
+        """The call for tiles of a layout; None if there is nothing to compute."""
         arrays = (*operands, *outputs)
         layouts = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
         key = (loops, *layouts)
@@ -200,13 +197,5 @@ class EinSumKernel:
                 raise InputError(f"a result of {self.op} has type {of}, not {array.dtype}")
 
 
-@lru_cache(maxsize=2**10)
-def einsum_kernel(
-    op: EinSum,
-    dtypes: tuple[DType, ...],
-    out: DType,
-    scalar_types: tuple[tuple[str, DType], ...] = (),
-    lent: tuple[tuple[str, int], ...] = (),
-) -> EinSumKernel:
-    """The kernel of an EinSum for operands of the given types and a result of type `out`."""
-    return EinSumKernel(op, dtypes, out, scalar_types, lent)
+einsum_kernel = lru_cache(maxsize=2**10)(EinSumKernel)
+"""The kernel of an EinSum for operands of the given types and a result of type `out`."""

@@ -29,12 +29,11 @@ _SPIN = 1e-4
 """Seconds that a helper spins: about as long as a run takes from one large vertex to the next."""
 _PROBE = 2000  # turns of spinning to measure how long one takes
 _MOST = 255
-"""Helpers at the most."""
+"""The most helpers that there may be."""
 _COUNT, _JOBS, _HELPERS, _TURNS, _YIELD, _FIRST, _SLOT = 16, 17, 18, 19, 20, 32, 16
 """Words: those after the first line, the first slot, and how long a slot is."""
 _FREE, _CALLED, _TAKEN, _DONE = range(4)
 """States of a slot: one that is called is taken by its helper, or taken back by the caller."""
-_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 _WORK = f"""\
 count, jobs = shared_load(words, {_COUNT}), shared_load(words, {_JOBS})
@@ -105,7 +104,7 @@ class Helpers:
         self._crew: _Crew | None = None
 
     def run(self, jobs: Sequence[Job], workers: int | None = None) -> None:
-        """Do all jobs, in any order, on so many threads at most; raises what one of them raises."""
+        """Do all jobs, in any order, on at most so many threads; raises what one of them raises."""
         helpers = min(workers or cores(), len(jobs), _MOST) - 1
         if helpers < 1 or not self._busy.acquire(blocking=False):
             for job in jobs:
@@ -131,10 +130,10 @@ class _Crew:
         self._call = compile_source(_CALL, "calling helpers")
         self._join = compile_source(_JOIN, "working with helpers")
         self._serve = compile_source(_SERVE, "helping")
-        # What different threads write is in different lines of the cache.
+        # Different threads write to different cache lines.
         count = _FIRST + (_MOST + 1) * _SLOT
         memory = (ctypes.c_int64 * count)()
-        # Helpers look at it for as long as the process lives, even while Python shuts down.
+        # Helpers read it for as long as the process lives, even while Python shuts down.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self._start = -(-ctypes.addressof(memory) // 128) * 128
         self._words = (ctypes.c_int64 * (count - _SLOT)).from_address(self._start)
@@ -147,29 +146,29 @@ class _Crew:
         self._serve(self._slot(0))
         self._words[_TURNS] = max(1, int(_SPIN * _PROBE / (perf_counter() - start)))
         self._listed = (ctypes.c_int64 * 2)()
-        self._callback = _FUNCTION(self._do)
+        self._callback = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._do)
         self._code = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         self._jobs: Sequence[Job] = ()
         self._failed: list[BaseException] = []
         self._asleep: list[Lock | None] = []
-        """For each helper that sleeps, what it waits for."""
+        """For each helper that sleeps, the lock it waits for."""
 
     def _slot(self, helper: int) -> int:
         return self._start + 8 * (_FIRST + _SLOT * helper)
 
     def _help(self, helper: int) -> None:
-        """What a helper does for as long as the process lives."""
+        """Serve as a helper for as long as the process lives."""
         gate = Lock()
         gate.acquire()
         while True:
             self._serve(self._slot(helper))
-            # Said before looking, under Python's lock: who calls looks for sleepers after calling.
+            # Set before looking, under Python's lock: a caller looks for sleepers after calling.
             self._asleep[helper] = gate
             if self._words[_FIRST + _SLOT * helper] != _CALLED:
                 gate.acquire()
 
     def wake(self, helpers: int) -> None:
-        """See to it that so many helpers look for jobs."""
+        """Make sure that this many helpers look for jobs."""
         for helper in range(len(self._asleep), helpers):
             self._asleep.append(None)
             name = f"eindecomp-helper-{helper + 1}"
@@ -180,7 +179,7 @@ class _Crew:
                 gate.release()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
-        """Do jobs with whoever comes."""
+        """Do jobs with whichever helpers come."""
         listed: list[int] = []
         for number, job in enumerate(jobs):
             if isinstance(job, CompiledJob):
@@ -196,7 +195,7 @@ class _Crew:
         try:
             self._call(self._start)
             self.wake(helpers)
-        finally:  # also if this is interrupted: nobody else may work on when it has ended
+        finally:  # even if interrupted: no helper may still work after this has ended
             self._join(self._start)
             self._jobs = ()
         if self._failed:

@@ -21,13 +21,11 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.library import TileKernel
-from eindecomp.kernels.tile_arrays import lent_sizes
-from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, Array, DType, widen
+from eindecomp.kernels.point_program import fill_function
+from eindecomp.kernels.tile_arrays import einsum_arguments, reshaped
+from eindecomp.lang.dtypes import Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import used_scalars
-from eindecomp.lang.scalar_types import with_casts
 
 if TYPE_CHECKING:
     from eindecomp.kernels.library import Tile
@@ -42,9 +40,7 @@ class CpuLibrary:
         """The kernel of a vertex."""
         op = vertex.op
         if isinstance(op, EinSum):
-            types = tuple(graph[name].dtype for name in vertex.inputs)
-            scalars = tuple(graph.scalars.items())
-            return einsum_kernel(op, types, vertex.dtype, scalars, lent_sizes(graph, vertex, op))
+            return einsum_kernel(*einsum_arguments(graph, vertex, op))
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
         return move_kernel(op, vertex.dtype)
@@ -66,7 +62,7 @@ class CpuLibrary:
             np.arange(low, high).reshape([-1 if k == axis else 1 for k in range(len(box))])
             for axis, (low, high) in enumerate(box)
         ]
-        value, names = _compiled(op, tuple(types.items()))
+        value, names, _ = _compiled(op, tuple(types.items()))
         with np.errstate(all="ignore"):
             made = np.asarray(value(*index, *(scalars[name] for name in names)))
             out[...] = made.astype(out.dtype)
@@ -85,11 +81,8 @@ class CpuLibrary:
 
 
 @lru_cache(maxsize=256)
-def _compiled(op: Fill, types: tuple[tuple[str, DType], ...]) -> tuple[Any, Sequence[str]]:
-    """The function of indices, then scalars, and which scalars those are."""
-    explicit, _ = with_casts(op.value, [INT64] * len(op.output), dict(types))
-    names = used_scalars(explicit)
-    return compile_scalar(explicit, len(op.output), NUMPY, names), names
+def _compiled(op: Fill, types: tuple[tuple[str, DType], ...]) -> Any:
+    return fill_function(op, dict(types), NUMPY)
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,7 @@ class MoveKernel:
             case Slice():
                 out[...] = operands[0].reshape(out.shape)  # an index is a window of size 1
             case Reshape() as op:
-                _reshape(op, operands[0], out)
+                out[...] = reshaped(op, operands[0], np.transpose)
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
@@ -147,19 +140,17 @@ class MoveKernel:
         out[...] = state[0]
 
 
-@lru_cache(maxsize=2**12)
-def move_kernel(op: Op, out: DType) -> MoveKernel:
-    """The kernel of a move for results of type `out`."""
-    return MoveKernel(op, out)
+move_kernel = lru_cache(maxsize=2**12)(MoveKernel)
+"""The kernel of a move for results of type `out`."""
 
 
 def _gather(op: Gather, table: Array, index: Array, out: Array) -> None:
     check_index(index, table.shape[op.axis])
     if set(op.table).isdisjoint(op.index):
         # `np.take` would copy all of a table that is not contiguous.
-        found = table[(*([slice(None)] * op.axis), index)]
+        rows = table[(*([slice(None)] * op.axis), index)]
         labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
-        out[...] = found.transpose([labels.index(label) for label in op.output])
+        out[...] = rows.transpose([labels.index(label) for label in op.output])
         return
     place = [_along(label, op.output, out.shape) for label in op.table]
     rows = _spread(index, op.index, op.output)
@@ -197,17 +188,6 @@ def _add_rows(op: ScatterAdd, source: Array, index: Array, out: Array) -> None:
     onto: Any = csc_array((ones, index.reshape(-1), starts), shape=(out.shape[op.axis], index.size))
     total: Array = onto @ added
     out[...] = np.moveaxis(total.reshape(out.shape[op.axis], *shape), 0, op.axis)
-
-
-def _reshape(op: Reshape, source: Array, out: Array) -> None:
-    """A tile is cut along labels that are outermost in their groups; inner ones are whole."""
-    sizes = dict(op.sizes)
-    for group, size in zip(op.input, source.shape, strict=True):
-        sizes[group[0]] = size // max(prod(sizes[label] for label in group[1:]), 1)
-    before = [label for group in op.input for label in group]
-    after = [label for group in op.groups for label in group]
-    split = source.reshape([sizes[label] for label in before])
-    out[...] = split.transpose([before.index(label) for label in after]).reshape(out.shape)
 
 
 def _along(label: str, space: Labels, shape: Sequence[int]) -> Array:

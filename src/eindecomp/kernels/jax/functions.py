@@ -18,13 +18,12 @@ import numpy as np
 from jax import lax
 
 from eindecomp.graph.ops import Fill
-from eindecomp.kernels.point_program import scalar_type
-from eindecomp.lang.compile import compile_scalar
+from eindecomp.kernels.point_program import fill_function, scalar_type
+from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, Kind, dtype, kind, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.numpy_backend import cast as cast_number
-from eindecomp.lang.scalar import Number, used_scalars
-from eindecomp.lang.scalar_types import result_type, with_casts
+from eindecomp.lang.scalar import Number
 
 Function = Callable[..., Any]
 
@@ -57,15 +56,15 @@ def _to_integer(x: jax.Array, to: DType) -> jax.Array:
     low, end = float(limits.min), float(int(limits.max) + 1)
     whole = jnp.trunc(x)
     inside = jnp.where((whole >= low) & (whole < end), whole, 0)
-    found = lax.convert_element_type(inside, to)
-    found = jnp.where(whole >= end, literal(int(limits.max), to), found)
-    return jnp.where(whole < low, literal(int(limits.min), to), found)
+    integers = lax.convert_element_type(inside, to)
+    integers = jnp.where(whole >= end, literal(int(limits.max), to), integers)
+    return jnp.where(whole < low, literal(int(limits.min), to), integers)
 
 
 def _to_odd(x: jax.Array) -> jax.Array:
     """A float64 as the float32 that rounds to the same low precision: inexact ones become odd.
 
-    XLA rounds twice on its way, first to float32, where a tie may come about that was none.
+    XLA rounds twice on its way, first to float32, which may make a tie of what was none.
     """
     near = x.astype(np.float32)
     back = near.astype(np.float64)
@@ -90,9 +89,9 @@ def _on_arrays(name: str, function: Function) -> Function:
         if name == "where":
             return _where(*args)
         if name == "pow" and isinstance(args[0], jax.Array):
-            found = _short_power(*args)
-            if found is not None:
-                return found
+            power = _short_power(*args)
+            if power is not None:
+                return power
         return function(*_as_arrays(args, types[0]))
 
     return on_arrays
@@ -135,7 +134,7 @@ def _safe_divisor(y: jax.Array) -> jax.Array:
 
 
 def _floor_divide_floats(x: jax.Array, y: jax.Array) -> jax.Array:
-    """As Python rounds: the quotient of what is left without the remainder."""
+    """The quotient rounded down as Python does: the remainder is taken off first."""
     rest = jnp.fmod(x, y)
     exact = (x - rest) / y
     exact = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
@@ -165,47 +164,22 @@ def _power(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 _FUNCTIONS: Mapping[str, Function] = {
-    "or": jnp.logical_or,
-    "and": jnp.logical_and,
-    "not": jnp.logical_not,
-    "lt": jnp.less,
-    "le": jnp.less_equal,
-    "gt": jnp.greater,
-    "ge": jnp.greater_equal,
-    "eq": jnp.equal,
-    "ne": jnp.not_equal,
-    "add": jnp.add,
-    "sub": jnp.subtract,
-    "mul": jnp.multiply,
-    "div": jnp.true_divide,
+    # JAX has NumPy's functions of elements under NumPy's names.
+    **{name: getattr(jnp, f.__name__) for name, f in NUMPY.items() if isinstance(f, np.ufunc)},
     "floordiv": _floor_divide,
     "mod": _remainder,
-    "neg": jnp.negative,
     "pow": _power,
-    "abs": jnp.abs,
-    "sign": jnp.sign,
-    "min": jnp.minimum,
-    "max": jnp.maximum,
     "where": _where,
     "real": jnp.real,
     "imag": jnp.imag,
-    "conj": jnp.conj,
-    "relu": jax.nn.relu,
-    "exp": jnp.exp,
-    "log": jnp.log,
-    "sqrt": jnp.sqrt,
-    "rsqrt": lax.rsqrt,
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "tanh": jnp.tanh,
     "erf": lax.erf,
     "sigmoid": lax.logistic,
-    "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
 }
-JAX: Mapping[str, Function] = {
-    name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()
-} | {name: partial(cast, to=dtype(name)) for name in type_names}
+JAX = with_definitions(
+    {name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()}
+    | {name: partial(cast, to=dtype(name)) for name in type_names}
+)
 """The table for `compile_scalar`; it is for tracing with 64-bit types enabled."""
 
 
@@ -220,16 +194,11 @@ def filled(
 
     `scalars` and `types` are the values and types of the graph's run-time scalars.
     """
-    indices = [INT64] * len(op.output)
-    explicit, _ = with_casts(op.value, indices, types)
-    names = used_scalars(explicit)
-    value = compile_scalar(explicit, len(indices), JAX, names)
-    rank = len(shape)
+    value, names, of = fill_function(op, types, JAX)
     places = [
         lax.broadcasted_iota(INT64, [n if k == d else 1 for k, n in enumerate(shape)], d)
-        for d in range(rank)
+        for d in range(len(shape))
     ]
     index = [place + jnp.asarray(low, INT64) for place, low in zip(places, lows, strict=True)]
     given = [jnp.asarray(scalars[name], scalar_type(types[name])) for name in names]
-    found = cast(value(*index, *given), result_type(op.value, indices, types))
-    return jnp.broadcast_to(found, tuple(shape))
+    return jnp.broadcast_to(cast(value(*index, *given), of), tuple(shape))

@@ -57,10 +57,10 @@ def reduce_builtin(agg: Monoid, x: Tensor, axes: Sequence[int], identity: Tensor
         case "sum":
             return put_back(torch.sum(carried(x), dim=tuple(axes)), x.dtype)
         case "prod":
-            found = carried(x)
+            product = carried(x)
             for axis in sorted(axes, reverse=True):
-                found = torch.prod(found, dim=axis)
-            return put_back(found, x.dtype)
+                product = torch.prod(product, dim=axis)
+            return put_back(product, x.dtype)
         case _:
             return _extreme(agg.name, x, axes, identity)
 
@@ -141,14 +141,14 @@ def in_pieces(
     label = max(kept or box, key=lambda label: box[label][1])
     start, length = box[label]
     step = -(-length // min(pieces, length))
-    found: list[States] = []
+    states: list[States] = []
     for low in range(start, start + length, step):
         part = {**box, label: (low, min(step, start + length - low))}
-        found.append(in_pieces(part, output, itemsize, compute, combine))
+        states.append(in_pieces(part, output, itemsize, compute, combine))
     if label not in output:
-        return reduce(combine, found)
+        return reduce(combine, states)
     axis = output.index(label)
-    return tuple(torch.cat(parts, axis) for parts in zip(*found, strict=True))
+    return tuple(torch.cat(parts, axis) for parts in zip(*states, strict=True))
 
 
 _SHORT = 16
@@ -174,7 +174,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The labels of two factors by what becomes of them."""
+    """The labels of two factors, by their roles in the product."""
 
     batch: Labels
     left: Labels
@@ -243,7 +243,7 @@ def _sum_out(x: Labelled, needed: Labels, held: torch.dtype) -> Labelled:
 def _is_matrix_product(
     groups: Groups, sizes: dict[str, int], device: torch.device, held: torch.dtype
 ) -> bool:
-    """Whether a call of matrix products is the way, rather than a multiplication and a sum.
+    """Whether matrix products compute it, rather than a multiplication and a sum.
 
     CUDA multiplies no matrices of integers, and a float that holds all their products may not
     exist: integers there are multiplied element by element.
@@ -281,8 +281,8 @@ def _multiply_elements(a: Labelled, b: Labelled, needed: Labels, held: torch.dty
     whole = {label: (0, size) for label, size in sizes.items()}
     if not axes or is_traced():
         return Labelled(compute(whole)[0], kept)
-    [found] = in_pieces(whole, kept, held.itemsize, compute, lambda x, y: (x[0] + y[0],))
-    return Labelled(found, kept)
+    [total] = in_pieces(whole, kept, held.itemsize, compute, lambda x, y: (x[0] + y[0],))
+    return Labelled(total, kept)
 
 
 def _multiply_matrices(
@@ -294,8 +294,8 @@ def _multiply_matrices(
     left, right = _as_it_lies(groups.left, a), _as_it_lies(groups.right, b)
     rows, columns = _matrices(a, batch, left, summed), _matrices(b, batch, right, summed).mT
     labels = (*batch, *left, *right)
-    found = _product(rows, columns, held, out)
-    return Labelled(found.reshape([sizes[label] for label in labels]), labels)
+    product = _product(rows, columns, held, out)
+    return Labelled(product.reshape([sizes[label] for label in labels]), labels)
 
 
 def _as_it_lies(labels: Labels, x: Labelled) -> Labels:
@@ -305,9 +305,9 @@ def _as_it_lies(labels: Labels, x: Labelled) -> Labels:
 
 
 def _in_order_of(x: Labelled, needed: Labels, sizes: dict[str, int]) -> Labels:
-    """What is needed as it lies in a tensor; labels that it lacks before what follows them.
+    """The needed labels in the order of a tensor's memory; one it lacks goes before its successor.
 
-    So a result lies as its larger factor does, and who reads both reads them in one order.
+    So a result lies as its larger factor does, and whoever reads both reads them in one order.
     """
     order = list(_as_it_lies(tuple(label for label in x.labels if label in needed), x))
     following: str | None = None
@@ -319,7 +319,7 @@ def _in_order_of(x: Labelled, needed: Labels, sizes: dict[str, int]) -> Labels:
 
 
 def _matrices(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
-    """A tensor as a stack of matrices, or as one where the stack would have one.
+    """A tensor as a stack of matrices, or as one matrix where the stack would have only one.
 
     If it must be copied for that, what lies innermost stays so.
     """
@@ -337,7 +337,7 @@ def _stack(x: Labelled, batch: Labels, rows: Labels, columns: Labels) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor, held: torch.dtype, out: torch.dtype) -> Tensor:
-    """The matrix product: on a GPU, of low precision as it is, in the type that is wanted.
+    """The matrix product, in the wanted type; a GPU multiplies low precision as it is.
 
     Its sums are in float32, and rounded once. Few CPUs multiply low precision, and those that do
     not are slower at it than in float32.

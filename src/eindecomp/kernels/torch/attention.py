@@ -47,7 +47,7 @@ ALIGNMENT = 8
 
 
 class Backend(Enum):
-    """Who computes attention."""
+    """The kernels that compute attention."""
 
     DECODE = "our own split of few queries' keys over many multiprocessors"
     FLASH = "FlashAttention"
@@ -87,17 +87,16 @@ def attend(
     `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
     compute is computed as if none was given: by the first one that can.
     """
+    pairs = [*zip(attention.parts, tiles, strict=True)]
     chosen = backend or backends(attention, q, tiles)[0]
     if chosen is Backend.DECODE and len(tiles) <= _MOST_PARTS:
         out, lse = _decode(attention, attention.parts, q, tiles)
     else:
-        pairs = zip(attention.parts, tiles, strict=True)
-        found = [
+        partials = [
             attend_partial(attention, part, q, tile, start=start, backend=backend)
             for part, tile in pairs
         ]
-        out, lse = found[0] if len(found) == 1 else merge(attention, found)
-    pairs = zip(attention.parts, tiles, strict=True)
+        out, lse = partials[0] if len(partials) == 1 else merge(attention, partials)
     if all(may_hide_all(part, tile, start) for part, tile in pairs):
         out = torch.where(_beside_values(attention, lse) == -torch.inf, torch.nan, out)
     return out.to(getattr(torch, attention.dtype.name))
@@ -156,11 +155,11 @@ def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:
 
 
 def backends(attention: Attention, q: Tensor, tiles: Sequence[PartTile]) -> tuple[Backend, ...]:
-    """Who can compute a result, who is probably fastest first."""
+    """The backends that can compute a result, probably the fastest first."""
     pairs = list(zip(attention.parts, tiles, strict=True))
-    found = [_choices(attention, part, q, tile) for part, tile in pairs]
-    every = dict.fromkeys(backend for choices in found for backend in choices)
-    if Backend.DECODE in every and not all(Backend.DECODE in choices for choices in found):
+    by_part = [_choices(attention, part, q, tile) for part, tile in pairs]
+    every = dict.fromkeys(backend for choices in by_part for backend in choices)
+    if Backend.DECODE in every and not all(Backend.DECODE in choices for choices in by_part):
         del every[Backend.DECODE]
     return tuple(every)
 
@@ -171,22 +170,22 @@ def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> 
     same = size == value_size
     if q.device.type != "cuda":
         return (Backend.CPU, Backend.MATH) if same and q.device.type == "cpu" else (Backend.MATH,)
-    found: list[Backend] = []
+    suited: list[Backend] = []
     masked = part.mask is not None and not is_causal(attention, part)
     if q.dtype in _HALF and same and part.bias is None and not masked:
         many = _extent(q, attention.q.labels, attention.queries) > _FEW_QUERIES
         prefers_cudnn = many and size <= _WIDEST_OF_CUDNN and _is_fast_with_cudnn(q.device)
-        found += [Backend.CUDNN] if prefers_cudnn else []
-        found += [Backend.FLASH] if size <= _WIDEST else []
+        suited += [Backend.CUDNN] if prefers_cudnn else []
+        suited += [Backend.FLASH] if size <= _WIDEST else []
     if _is_decoding(attention, part, q, tile) and max(size, value_size) <= _WIDEST:
         heads = _extent(tile.k, part.k.labels, attention.batch)
-        found.insert(0 if heads < _FEW_HEADS else len(found), Backend.DECODE)
-    found += [Backend.EFFICIENT] if q.dtype in _HALF | {torch.float32} else []
-    return (*found, Backend.MATH)
+        suited.insert(0 if heads < _FEW_HEADS else len(suited), Backend.DECODE)
+    suited += [Backend.EFFICIENT] if q.dtype in _HALF | {torch.float32} else []
+    return (*suited, Backend.MATH)
 
 
 def _extent(tensor: Tensor, labels: Labels, some: Labels) -> int:
-    """How many elements a tensor has along those of some labels that it has."""
+    """How many elements a tensor has along some labels, leaving out those it lacks."""
     return prod(tensor.shape[labels.index(label)] for label in some if label in labels)
 
 
@@ -206,7 +205,7 @@ def _is_decoding(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile)
 
 @cache
 def _is_fast_with_cudnn(device: torch.device) -> bool:
-    """Whether cuDNN attends faster than FlashAttention: from Hopper on, as torch has it."""
+    """Whether cuDNN is faster than FlashAttention: from Hopper on, as torch assumes."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
@@ -221,17 +220,17 @@ def _up_to_diagonal(
     rows, keys = q.shape[2], k.shape[2]
     first = min(max(-offset, 0), rows)
     full = min(max(keys - offset, first), rows)
-    found: list[Partial] = []
+    pieces: list[Partial] = []
     if first:
-        found.append(_nothing(q, v, first))
+        pieces.append(_nothing(q, v, first))
     if full > first:
         seen = slice(None, full + offset)
-        found.append(_triangle(backend, q[:, :, first:full], k[:, :, seen], v[:, :, seen], scale))
+        pieces.append(_triangle(backend, q[:, :, first:full], k[:, :, seen], v[:, :, seen], scale))
     if rows > full:
-        found.append(compute(backend, q[:, :, full:], k, v, scale))
-    if len(found) == 1:
-        return found[0]
-    return torch.cat([out for out, _ in found], 2), torch.cat([lse for _, lse in found], 2)
+        pieces.append(compute(backend, q[:, :, full:], k, v, scale))
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.cat([out for out, _ in pieces], 2), torch.cat([lse for _, lse in pieces], 2)
 
 
 def _triangle(backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Partial:
@@ -247,7 +246,7 @@ def _triangle(backend: Backend, q: Tensor, k: Tensor, v: Tensor, scale: float) -
 
 
 def _nothing(q: Tensor, v: Tensor, rows: int) -> Partial:
-    """What rows that see no key are."""
+    """The result of rows that see no key."""
     shape = (*q.shape[:2], rows)
     wide = torch.promote_types(q.dtype, torch.float32)
     lse = torch.full(shape, -torch.inf, dtype=wide, device=q.device)
@@ -307,19 +306,19 @@ def compute(
     heads, rows, size = q.shape[1], q.shape[2], v.shape[3]
     q, k, v = (_aligned(x) for x in (q, k, v))
     if backend is Backend.FLASH:
-        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+        made = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
     elif backend is Backend.CUDNN:
-        found = aten._scaled_dot_product_cudnn_attention(
+        made = aten._scaled_dot_product_cudnn_attention(
             q, k, v, None, True, 0.0, causal, False, scale=scale
         )
     else:
         k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
         if bias is not None:
             bias = _aligned(bias)[..., : k.shape[2]].expand(q.shape[0], heads, rows, -1)
-        found = aten._scaled_dot_product_efficient_attention(
+        made = aten._scaled_dot_product_efficient_attention(
             q, k, v, bias, True, 0.0, causal, scale=scale
         )
-    return found[0][..., :size], found[1][..., :rows].reshape(q.shape[:-1])
+    return made[0][..., :size], made[1][..., :rows].reshape(q.shape[:-1])
 
 
 def _math(
@@ -340,6 +339,6 @@ def _math(
 
 
 def _aligned(x: Tensor) -> Tensor:
-    """What is padded with zeros, which change neither products nor the values before them."""
+    """A tensor padded with zeros, which change neither products nor the values before them."""
     missing = -x.shape[-1] % ALIGNMENT
     return pad(x, (0, missing)) if missing else dense(x)

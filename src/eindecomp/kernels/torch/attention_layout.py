@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from eindecomp.kernels.torch.tensors import aligned
+
 if TYPE_CHECKING:
     from eindecomp.graph.patterns.attention import Attention, KeyPart
     from eindecomp.graph.patterns.terms import Value
@@ -59,12 +61,12 @@ class Layout:
         return arrange(tensor, labels, (self.batch, self.shared), self.sizes)
 
     def result(self, out: Tensor) -> Tensor:
-        """What is [batch, heads, queries, size of a value], with the labels of the result."""
+        """The tensor [batch, heads, queries, size of a value] with the labels of the result."""
         one = self.attention
         return self._spread(out, (*row_labels(one), *one.values), one.output.labels)
 
     def rows(self, lse: Tensor) -> Tensor:
-        """What is [batch, heads, queries], with the labels of the result but those of values."""
+        """The tensor [batch, heads, queries] with the labels of the result but those of values."""
         rows = row_labels(self.attention)
         return self._spread(lse, rows, rows)
 
@@ -84,10 +86,10 @@ def lay_out(
     tiles: Sequence[PartTile],
     groups_heads: bool,
 ) -> Layout:
-    """Say which labels of tiles go where, if a kernel shares heads of keys among query heads.
+    """The layout of tiles for a kernel that shares heads of keys among query heads, or does not.
 
-    For one that does not, every head of keys is a batch of its own, and lies in all of its query
-    heads at once, with stride 0.
+    For one that does not, every head of keys is a batch of its own, and is all of its query heads
+    at once, with stride 0.
     """
     reads = [(attention.q.labels, q)]
     for part, tile in zip(parts, tiles, strict=True):
@@ -103,7 +105,7 @@ def lay_out(
 
 
 def row_labels(attention: Attention) -> Labels:
-    """The labels of one softmax each, in the order that the result has them in."""
+    """The labels of the softmax rows, in the order of the result."""
     return tuple(x for x in attention.output.labels if x not in attention.values)
 
 
@@ -124,11 +126,7 @@ def arrange(
 
     With `broadcast`, a group of which it has no label is a dimension of size 1.
     """
-    order = [label for group in groups for label in group]
-    tensor = tensor.permute([labels.index(label) for label in order if label in labels])
-    for k, label in enumerate(order):
-        if label not in labels:
-            tensor = tensor.unsqueeze(k)
+    order = tuple(label for group in groups for label in group)
     spread: list[int] = []
     shape: list[int] = []
     for group in groups:
@@ -136,7 +134,7 @@ def arrange(
         own = [sizes[label] if is_there else 1 for label in group]
         spread += own
         shape.append(prod(own))
-    return tensor.expand(spread).reshape(shape)
+    return aligned(tensor, labels, order).expand(spread).reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)

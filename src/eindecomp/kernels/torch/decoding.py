@@ -48,19 +48,19 @@ def overlaps(device: torch.device) -> bool:
 
 
 def launch_options(device: torch.device) -> dict[str, Any]:
-    """What a kernel of Triton that has a constant OVERLAP is launched with."""
+    """The launch options of a Triton kernel that has the constant OVERLAP."""
     return {"OVERLAP": True, "launch_pdl": True} if overlaps(device) else {"OVERLAP": False}
 
 
 _STEADY: ContextVar[frozenset[int]] = ContextVar("steady", default=frozenset())
-"""The addresses of memory that nothing writes to while kernels run that are launched now."""
+"""The addresses of memory that nothing writes to while kernels launched now are running."""
 
 
 @contextmanager
 def steady(arrays: Iterable[Tensor]) -> Generator[None]:
     """Let kernels that are launched inside read these arrays before it is their turn.
 
-    Nothing may write to them that is launched inside, or goes on when the first kernel begins.
+    Nothing that is launched inside, or still runs when the first kernel begins, may write to them.
     """
     known = _STEADY.set(frozenset(map(_address, arrays)))
     try:
@@ -156,12 +156,12 @@ def flash_decoding(
     scales: Sequence[float],
     shares: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    """What `decode` yields, the keys of each part being shared out among so many programs."""
+    """The result of `decode`, with the keys of each part divided among this many programs."""
     out, lse = _room_for(q, keys, values)
     batch, heads, rows, size = q.shape
     value, programs = values[0].shape[3], sum(shares)
     # The results [b, h, share, s, d] and log-sum-exps [b, h, share, s] of all programs.
-    found = q.new_empty((batch, heads, programs, rows, value), dtype=torch.float32)
+    parts = q.new_empty((batch, heads, programs, rows, value), dtype=torch.float32)
     lses = q.new_empty((batch, heads, programs, rows), dtype=torch.float32)
     q = dense(q)
     given: list[Any] = []
@@ -176,13 +176,13 @@ def flash_decoding(
     kernels, options = _kernels(), launch_options(q.device)
     with torch.cuda.device_of(q):
         kernels.decode_kernel[(batch * heads, programs)](
-            q, *q.stride()[:3], *given, found, lses, heads, rows,
+            q, *q.stride()[:3], *given, parts, lses, heads, rows,
             HAS_N0=lengths[0] is not None, HAS_N1=lengths[-1] is not None, TWO=len(keys) > 1,
             ROWS=_room(rows), SIZE=size, VALUE=value, SIZES=sizes, VALUES=all_values,
             BLOCK=_KEYS // 2 if is_wide else _KEYS, num_warps=4, **options,
         )  # fmt: skip
         kernels.merge_kernel[(lse.numel(),)](
-            found, lses, out, lse, programs, rows,
+            parts, lses, out, lse, programs, rows,
             SHARES=_room(programs), VALUE=value, VALUES=all_values, BLOCK=_SHARES, **options,
         )  # fmt: skip
     return out, lse
@@ -206,5 +206,5 @@ def _room(size: int) -> int:
 
 
 def dense(x: Tensor) -> Tensor:
-    """What has its last dimension in one piece, as kernels take for granted."""
+    """A tensor whose last dimension is in one piece, as kernels require."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()

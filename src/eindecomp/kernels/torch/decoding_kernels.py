@@ -66,8 +66,8 @@ def row_kernel(
     for first in range(BLOCK, length, BLOCK):
         weights = _weights(start, first + at, there, length)
         total += _terms(x, first + at, length, weights)
-    found = tl.sum(total, 1)
-    tl.store(out + own, found.to(out.dtype.element_ty), mask=there)
+    sums = tl.sum(total, 1)
+    tl.store(out + own, sums.to(out.dtype.element_ty), mask=there)
 
 
 tuned_row_kernel = triton.autotune(configs=ROW_CONFIGS, key=["rows", "length"])(row_kernel)
@@ -189,10 +189,10 @@ def merge_kernel(
     row = program % rows
     values = tl.arange(0, VALUES)
     every = tl.arange(0, SHARES)
-    found = tl.load(lses + (first + every) * rows + row, mask=every < shares, other=-float("inf"))
-    largest = tl.max(found, 0)
+    scores = tl.load(lses + (first + every) * rows + row, mask=every < shares, other=-float("inf"))
+    largest = tl.max(scores, 0)
     base = tl.where(largest == -float("inf"), 0.0, largest)
-    total = tl.sum(tl.exp(found - base), 0)
+    total = tl.sum(tl.exp(scores - base), 0)
     product = tl.zeros([VALUES], tl.float32)
     for start in range(0, shares, BLOCK):
         share = start + tl.arange(0, BLOCK)

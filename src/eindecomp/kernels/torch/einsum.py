@@ -14,8 +14,8 @@ from torch import Tensor
 from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.einsum import einsum_kernel as loops_of
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
-from eindecomp.kernels.sums_of_products import Product, Term, product_of
-from eindecomp.kernels.tile_arrays import sizes_of
+from eindecomp.kernels.sums_of_products import SumOfProducts, Term, product_of
+from eindecomp.kernels.tile_arrays import distinct, sizes_of
 from eindecomp.kernels.torch.aggregations import (
     Labelled,
     contract,
@@ -31,28 +31,26 @@ from eindecomp.kernels.torch.tensors import (
     CARRIED,
     LOW,
     aligned,
+    as_array,
     as_tensor,
     cast,
-    distinct,
     expanded,
     literal,
     torch_type,
     window,
 )
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BFLOAT16, DType, Kind, kind
+from eindecomp.lang.dtypes import DType, Kind, kind
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import Expr, from_values, used_args, used_scalars
+from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from eindecomp.kernels.torch.kernel import Operands, Scalars, Shape, States
     from eindecomp.kernels.torch.tensors import LabelBox
 
 
 _MUCH_LARGER = 4
-"""Joined values for each number of operands and result, above which they are not made at once."""
+"""Joined values per element of operands and result, above which they are not made at once."""
 _MATRICES = 2
 """Terms of a sum of products from which on torch's matrix products compute it."""
 _FUSED = 2**22
@@ -81,9 +79,9 @@ class EinSumKernel(TorchKernel):
         op: EinSum,
         dtypes: tuple[DType, ...],
         out: DType,
-        scalar_types: tuple[tuple[str, DType], ...],
-        lent: tuple[tuple[str, int], ...],
-        device: torch.device,
+        scalar_types: tuple[tuple[str, DType], ...] = (),
+        lent: tuple[tuple[str, int], ...] = (),
+        device: torch.device = torch.device("cpu"),  # noqa: B008
     ) -> None:
         self.op, self.dtypes, self.out, self.device = op, dtypes, out, device
         self._lent = dict(lent)
@@ -94,59 +92,42 @@ class EinSumKernel(TorchKernel):
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         self.state = held_types(program, finish, out)
         self.state_is_result = finish is None and self.state == (out,)
-        self._product = self._taken_apart()
+        # A GPU has matrix products of floats only, and none that hold all sums of integers.
+        is_exact = device.type == "cpu" or kind(program.state[0]) >= Kind.FLOAT
+        is_carried = torch_type(program.state[0]) in CARRIED
+        takes_apart = not is_carried and (is_exact or len(op.inputs) > 2)
+        self._product = product_of(op, program, dtypes) if takes_apart else None
         contracts = self._product is not None and op.is_contraction
         self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
-        # Low precision would be rounded twice.
         width = len(program.state)
-        self._join = [self._compiled(expr, self._read) for expr in program.join]
-        self._combine = [self._compiled(expr, 2 * width) for expr in program.combine or ()]
-        self._finish = None if finish is None else self._compiled(finish[0], width)
-        known = self._product or Product((), ())
-        self._terms = [(term, self._compiled(term.expr, self._read)) for term in known.terms]
-        self._factors = [self._compiled(factor, 0) for factor in known.factors]
+        table = torch_functions(device)
+        compiled = partial(compile_scalar, backend=table, scalars=self._scalars)
+        self._join = [compiled(expr, self._read) for expr in program.join]
+        self._combine = [compile_scalar(expr, 2 * width, table) for expr in program.combine or ()]
+        self._finish = None if finish is None else compile_scalar(finish[0], width, table)
+        known = self._product or SumOfProducts((), ())
+        self._terms = [(term, compiled(term.expr, self._read)) for term in known.terms]
+        self._factors = [compiled(factor, 0) for factor in known.factors]
         self._once = [label for label in op.aggregated if label not in known.labels]
         self._kept = tuple(label for label in op.output if label in known.labels)
-        # In one pass over memory, where torch would take one for every function of the join.
-        loops = device.type == "cpu" and len(known.terms) < _MATRICES and not self._is_carried
+        # Loops take one pass over memory, where torch takes one for every function of the join.
+        loops = device.type == "cpu" and len(known.terms) < _MATRICES and not is_carried
         self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
-
-    def _taken_apart(self) -> Product | None:
-        """The product that is summed, unless it is of integers where no matrices of them are.
-
-        A GPU has matrix products of floats only, and none that hold all sums of integers.
-        """
-        if self._is_carried:
-            return None
-        found = product_of(self.op, self._program, self.dtypes)
-        is_exact = self.device.type == "cpu" or kind(self._program.state[0]) >= Kind.FLOAT
-        return found if is_exact or len(self.op.inputs) > 2 else None
-
-    @property
-    def _is_carried(self) -> bool:
-        return torch_type(self._program.state[0]) in CARRIED
-
-    def _compiled(self, expr: Expr, arity: int) -> Callable[..., Any]:
-        return compile_scalar(expr, arity, torch_functions(self.device), self._scalars)
 
     def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
-        if self._loops is not None and self._suits_loops(operands, sizes):
-            made = torch.empty(
-                [sizes[label] for label in self.op.output], dtype=torch_type(self.out)
-            )
-            arrays = [None if x is None else _array(x) for x in operands]
-            self._loops.whole(arrays, _array(made), scalars)
-            return made
+        if self._loops is not None:
+            # They are for large tiles whose numbers are in memory, not recorded by a compiler.
+            are_here = {type(x) for x in operands if x is not None} == {Tensor}
+            if are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS:
+                made = torch.empty([sizes[k] for k in self.op.output], dtype=torch_type(self.out))
+                arrays = [None if x is None else as_array(x) for x in operands]
+                self._loops.whole(arrays, as_array(made), scalars)
+                return made
         if self._product is not None:
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
-
-    def _suits_loops(self, operands: Operands, sizes: Mapping[str, int]) -> bool:
-        """Whether a tile is large enough, and its numbers in memory, not recorded by a compiler."""
-        are_here = {type(x) for x in operands if x is not None} == {Tensor}
-        return are_here and prod(sizes[label] for label in self.op.labels) >= _WORTH_LOOPS
 
     def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """The unfinished states of this tile's share of an aggregation."""
@@ -156,25 +137,21 @@ class EinSumKernel(TorchKernel):
         """Two states combined, element by element."""
         if self.op.agg is None:
             raise InputError(f"{self.op} aggregates nothing, so there are no states to combine")
-        found = [f(*a, *b, *self._no_scalars) for f in self._combine]
+        values = [f(*a, *b) for f in self._combine]
         return tuple(
             expanded(cast(x, t, self.device), b[0].shape)
-            for x, t in zip(found, self.state, strict=True)
+            for x, t in zip(values, self.state, strict=True)
         )
 
     def finished(self, states: Sequence[Tensor]) -> Tensor:
         """The result that a state stands for."""
         if self._finish is None:
             return cast(states[0], self.out, self.device)
-        found = cast(self._finish(*states, *self._no_scalars), self.out, self.device)
-        return expanded(found, states[0].shape)
+        result = cast(self._finish(*states), self.out, self.device)
+        return expanded(result, states[0].shape)
 
     def __str__(self) -> str:
         return str(self.op)
-
-    @property
-    def _no_scalars(self) -> list[None]:
-        return [None] * len(self._scalars)  # only a join reads them
 
     def _sizes(self, operands: Operands, shape: Shape) -> dict[str, int]:
         """The sizes of all labels."""
@@ -183,17 +160,17 @@ class EinSumKernel(TorchKernel):
                 given = "nothing" if x is None else x.dtype
                 raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
         op = self.op
-        found = self._lent | sizes_of(op.inputs, operands)
+        sizes = self._lent | sizes_of(op.inputs, operands)
         if shape is not None:
             for label, size in zip(op.output, shape, strict=True):
-                if found.setdefault(label, size) != size:
+                if sizes.setdefault(label, size) != size:
                     raise InputError(
-                        f"label {label!r} of {op} has sizes {found[label]} and {size} in one tile"
+                        f"label {label!r} of {op} has sizes {sizes[label]} and {size} in one tile"
                     )
         for label in op.labels:
-            if label not in found:
+            if label not in sizes:
                 raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
-        return found
+        return sizes
 
     def _typed(self, scalars: Scalars) -> list[Tensor]:
         """All run-time scalars as tensors, or none where the join reads none."""
@@ -271,8 +248,8 @@ class EinSumKernel(TorchKernel):
         repeats = prod(sizes[label] for label in self._once)
         held, wanted = torch_type(self._program.state[0]), torch_type(out)
         is_scaled = repeats != 1 or bool(known.factors)
-        found = contract(terms, self._kept, held, held if is_scaled else wanted)
-        result = aligned(found.tensor, found.labels, op.output)
+        product = contract(terms, self._kept, held, held if is_scaled else wanted)
+        result = aligned(product.tensor, product.labels, op.output)
         for factor in self._factors:
             result = result * factor(*typed)
         result = result * repeats if repeats > 1 else result
@@ -297,13 +274,6 @@ def _widened(x: Tensor) -> Tensor:
     return x.to(torch.float32) if x.dtype in LOW else x
 
 
-def _array(x: Tensor) -> np.ndarray[Any, Any]:
-    x = x.detach() if x.requires_grad else x
-    if x.dtype == torch.bfloat16:
-        return x.view(torch.int16).numpy().view(BFLOAT16)
-    return x.numpy()
-
-
 def fused_join(
     op: EinSum,
     dtypes: tuple[DType, ...],
@@ -311,26 +281,17 @@ def fused_join(
     scalar_types: tuple[tuple[str, DType], ...],
     device: torch.device,
 ) -> Callable[..., Sequence[Tensor]] | None:
-    """What joins and aggregates operands on a device without the joined product, if anything.
+    """The function that joins and aggregates without storing the joined product; None if none can.
 
-    It takes operands, the sizes of all labels and the run-time scalars to unfinished states.
+    From operands, the sizes of all labels and run-time scalars it computes unfinished states.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return None
     from eindecomp.kernels.torch.generated import launch
 
-    found = launch.fused_join(op, dtypes, out, scalar_types)
-    return None if found is None else partial(launch.fused_states, found)
+    join = launch.fused_join(op, dtypes, out, scalar_types)
+    return None if join is None else partial(launch.fused_states, join)
 
 
-@lru_cache(maxsize=2**12)
-def einsum_kernel(
-    op: EinSum,
-    dtypes: tuple[DType, ...],
-    out: DType,
-    scalar_types: tuple[tuple[str, DType], ...] = (),
-    lent: tuple[tuple[str, int], ...] = (),
-    device: torch.device = torch.device("cpu"),  # noqa: B008
-) -> TorchKernel:
-    """The kernel of an EinSum for operands of the given types and a result of type `out`."""
-    return EinSumKernel(op, dtypes, out, scalar_types, lent, device)
+einsum_kernel = lru_cache(maxsize=2**12)(EinSumKernel)
+"""The kernel of an EinSum for operands of the given types and a result of type `out`."""

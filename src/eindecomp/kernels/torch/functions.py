@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from eindecomp.kernels.torch.tensors import CARRIED, SIGN_BIT, carried, cast, literal, put_back
+from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
 
@@ -28,7 +29,8 @@ Function = Callable[..., Any]
 def torch_functions(device: torch.device) -> Mapping[str, Function]:
     """The table for `compile_scalar`, whose literals become tensors of a device."""
     rounding = {name: partial(cast, to=dtype(name), device=device) for name in type_names}
-    return {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()} | rounding
+    own = {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()}
+    return with_definitions(own | rounding)
 
 
 def _on_tensors(name: str, function: Function, device: torch.device) -> Function:
@@ -73,7 +75,7 @@ def _ring(function: Function) -> Function:
 
 
 def ordered(x: Tensor) -> Tensor:
-    """A tensor as torch computes with it, in its own order; applied to that, a carried uint64."""
+    """A tensor as torch computes with it, flipped where that restores the order of its numbers."""
     return carried(x) ^ SIGN_BIT if x.dtype == torch.uint64 else carried(x)
 
 
@@ -87,11 +89,11 @@ def _comparing(function: Function) -> Function:
 
 
 def extreme(function: Function, *args: Tensor) -> Tensor:
-    """A function that gives one of the numbers it is given, by their order."""
+    """Apply a function that picks one of its operands by their order."""
     of = args[0].dtype
-    found = function(*map(ordered, args))
-    found = found ^ SIGN_BIT if of == torch.uint64 else found
-    return put_back(found, of) if of in CARRIED else found
+    chosen = function(*map(ordered, args))
+    chosen = chosen ^ SIGN_BIT if of == torch.uint64 else chosen
+    return put_back(chosen, of) if of in CARRIED else chosen
 
 
 def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
@@ -99,21 +101,21 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
         return _floor_divide_floats(x, y)
     if x.dtype in CARRIED:
         return put_back(_quotient(x, y), x.dtype)
-    # By 0 it is 0, as in NumPy; the least number by −1 would be a trap of the processor's.
+    # Divided by 0 it is 0, as in NumPy; the least number divided by −1 would trap the processor.
     trap = (y == 0) | (y == -1) if x.dtype.is_signed else y == 0
-    found = torch.div(x, torch.where(trap, 1, y), rounding_mode="floor")
-    found = torch.where(y == -1, -x, found) if x.dtype.is_signed else found
-    return torch.where(y == 0, 0, found)
+    quotient = torch.div(x, torch.where(trap, 1, y), rounding_mode="floor")
+    quotient = torch.where(y == -1, -x, quotient) if x.dtype.is_signed else quotient
+    return torch.where(y == 0, 0, quotient)
 
 
 def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point():
         rest = _rest(x, y)
-        found = torch.where((rest < 0) != (y < 0), rest + y, rest)
-        return torch.where(rest == 0, torch.copysign(rest, y), found)
+        moved = torch.where((rest < 0) != (y < 0), rest + y, rest)
+        return torch.where(rest == 0, torch.copysign(rest, y), moved)
     over, by = carried(x), carried(y)
-    found = over - carried(_floor_divide(x, y)) * by
-    return put_back(torch.where(by == 0, 0, found), x.dtype)
+    rest = over - carried(_floor_divide(x, y)) * by
+    return put_back(torch.where(by == 0, 0, rest), x.dtype)
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
@@ -123,13 +125,13 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
     half = (over >> 1) & (2**63 - 1)
     near = torch.div(half, safe, rounding_mode="floor") << 1
     rest = over - near * safe
-    found = near + ((rest ^ SIGN_BIT) >= (safe ^ SIGN_BIT)).to(torch.int64)
+    quotient = near + ((rest ^ SIGN_BIT) >= (safe ^ SIGN_BIT)).to(torch.int64)
     above = ((over ^ SIGN_BIT) >= (by ^ SIGN_BIT)).to(torch.int64)
-    return torch.where(by == 0, 0, torch.where(by < 0, above, found))
+    return torch.where(by == 0, 0, torch.where(by < 0, above, quotient))
 
 
 def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
-    """As Python rounds: the quotient of what is left without the remainder."""
+    """The quotient rounded down as Python does: the remainder is taken off first."""
     rest = _rest(x, y)
     exact = (x - rest) / y
     exact = torch.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
@@ -151,9 +153,9 @@ def _divide(x: Any, y: Any) -> Tensor:
 
 def _power(x: Any, y: Any) -> Tensor:
     if isinstance(x, Tensor) and not isinstance(y, Tensor | complex):
-        found = _short_power(x, y)
-        if found is not None:
-            return found
+        power = _short_power(x, y)
+        if power is not None:
+            return power
     like: Any = x if isinstance(x, Tensor) else y
     x, y = _as_tensors([x, y], like.dtype, like.device)
     return _complex_power(x, y) if like.is_complex() else torch.pow(x, y)
@@ -180,66 +182,38 @@ def _complex_power(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(is_zero, of_zero, torch.pow(torch.where(is_zero, 1, x), y))
 
 
-def _absolute(x: Tensor) -> Tensor:
-    return torch.abs(x) if x.is_complex() or x.dtype.is_signed else x
-
-
-def _imaginary(x: Tensor) -> Tensor:
-    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
-
-
-def _relu(x: Tensor) -> Tensor:
-    return torch.relu(x) if x.dtype.is_signed else x
-
-
-def _gelu(x: Tensor) -> Tensor:
-    """x Φ(x), exact in the tail, where 1 + erf would cancel."""
-    return x * (0.5 * torch.erfc(x * -math.sqrt(0.5)))
-
-
 def _sign(x: Tensor) -> Tensor:
     if x.dtype in CARRIED:
         return put_back((carried(x) != 0).to(torch.int64), x.dtype)
     return torch.where(x != x, x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
 
 
-_TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", "lt", "le", "gt", "ge", "eq", "ne"})
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "pow", *_COMPARISONS})
+_ELEMENTARY = ("exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid")
+_OF_ONE_TENSOR: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "abs": lambda x: torch.abs(x) if x.is_complex() or x.dtype.is_signed else x,
+    "sign": _sign,
+    "imag": lambda x: torch.imag(x) if x.is_complex() else torch.zeros_like(x),
+    "relu": lambda x: torch.relu(x) if x.dtype.is_signed else x,
+    "silu": torch.nn.functional.silu,
+    # Exact in the tail, where 1 + erf would cancel.
+    "gelu": lambda x: x * (0.5 * torch.erfc(x * -math.sqrt(0.5))),
+}
 _FUNCTIONS: Mapping[str, Function] = {
-    "or": torch.logical_or,
-    "and": torch.logical_and,
-    "not": torch.logical_not,
-    "lt": _comparing(operator.lt),
-    "le": _comparing(operator.le),
-    "gt": _comparing(operator.gt),
-    "ge": _comparing(operator.ge),
-    "eq": _comparing(operator.eq),
-    "ne": _comparing(operator.ne),
-    "add": _ring(operator.add),
-    "sub": _ring(operator.sub),
-    "mul": _ring(operator.mul),
+    **_OF_ONE_TENSOR,
+    **{name: getattr(torch, f"logical_{name}") for name in ("or", "and", "not")},
+    **{name: _comparing(getattr(operator, name)) for name in _COMPARISONS},
+    **{name: _ring(getattr(operator, name)) for name in ("add", "sub", "mul")},
     "div": _divide,
     "floordiv": _floor_divide,
     "mod": _remainder,
     "neg": _ring(torch.neg),
     "pow": _ring(_power),
-    "abs": _absolute,
-    "sign": _sign,
     "min": partial(extreme, torch.minimum),
     "max": partial(extreme, torch.maximum),
     "where": _where,
     "real": torch.real,
-    "imag": _imaginary,
     "conj": torch.conj_physical,
-    "relu": _relu,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "sigmoid": torch.sigmoid,
-    "silu": torch.nn.functional.silu,
-    "gelu": _gelu,
+    **{name: getattr(torch, name) for name in _ELEMENTARY},
 }

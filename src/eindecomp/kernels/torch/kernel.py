@@ -1,4 +1,4 @@
-"""`TorchKernel`: the protocol of kernels around functions that make new tensors; those that move.
+"""`TorchKernel`: the kernel protocol on top of functions that make new tensors; kernels of moves.
 
 The functions are what an engine traces and compiles, many vertices at a time; by `make_fx`, since
 Dynamo cannot follow functions without builtins, which those of scalar expressions are. They write
@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from eindecomp.errors import InputError
 from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.kernels.tile_arrays import reshaped
 from eindecomp.kernels.torch.tensors import CARRIED, aligned, carried, cast, put_back, torch_type
 from eindecomp.lang.dtypes import DType, widen
 from eindecomp.lang.einsum import Labels
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class TorchKernel(ABC):
-    """What computes tiles of one vertex. `shape` is the shape of the tile that is computed.
+    """The kernel of one vertex. `shape` is the shape of the tile that is computed.
 
-    It may be left out unless the output has labels that no operand given has.
+    It may be left out unless the output has a label that no given operand has.
     """
 
     state: tuple[DType, ...]
@@ -89,8 +89,8 @@ class TorchKernel(ABC):
         out.copy_(self.finished(state))
 
 
-def _copy(into: Sequence[Tensor], found: Sequence[Tensor]) -> None:
-    for target, source in zip(into, found, strict=True):
+def _copy(into: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    for target, source in zip(into, sources, strict=True):
         target.copy_(source)
 
 
@@ -110,8 +110,8 @@ class MoveKernel(TorchKernel):
     def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
         """A part of a sum."""
         del scalars
-        [found] = self._moved(operands, shape)
-        return (cast(found, self.state[0], found.device),)
+        [moved] = self._moved(operands, shape)
+        return (cast(moved, self.state[0], moved.device),)
 
     def combined(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> States:
         """The sum of two parts."""
@@ -151,15 +151,13 @@ class MoveKernel(TorchKernel):
                 gone = tuple(k for k, window in enumerate(op.ranges) if isinstance(window, int))
                 return (operands[0].squeeze(gone) if gone else operands[0],)
             case Reshape() as op:
-                return (_reshape(op, operands[0]),)
+                return (reshaped(op, operands[0], torch.permute),)
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
 
-@lru_cache(maxsize=2**12)
-def move_kernel(op: Op, out: DType, rows: int | None = None) -> TorchKernel:
-    """The kernel of a move for results of type `out`."""
-    return MoveKernel(op, out, rows)
+move_kernel = lru_cache(maxsize=2**12)(MoveKernel)
+"""The kernel of a move for results of type `out`."""
 
 
 def check_index(index: Tensor, size: int) -> None:
@@ -174,9 +172,9 @@ def check_index(index: Tensor, size: int) -> None:
 def _gather(op: Gather, table: Tensor, index: Tensor) -> Tensor:
     rows = _as_index(index)
     if set(op.table).isdisjoint(op.index):
-        found = _at(table, [*([None] * op.axis), rows])
+        read = _at(table, [*([None] * op.axis), rows])
         labels = (*op.table[: op.axis], *op.index, *op.table[op.axis :])
-        return found.permute([labels.index(label) for label in op.output])
+        return read.permute([labels.index(label) for label in op.output])
     shape = [size for k, size in enumerate(table.shape) if k != op.axis]
     sizes = dict(zip(op.table, shape, strict=True)) | dict(zip(op.index, index.shape, strict=True))
     place = [_along(label, op.output, sizes[label], index) for label in op.table]
@@ -185,7 +183,7 @@ def _gather(op: Gather, table: Tensor, index: Tensor) -> Tensor:
 
 
 def _at(table: Tensor, place: Sequence[Tensor | None]) -> Tensor:
-    """What indexing with tensors gives, traced on machines too that lack the tensors' device."""
+    """Index with tensors, so that it can be traced on machines that lack the tensors' device."""
     index: Any = torch.ops.aten.index.Tensor
     return index(table, place)
 
@@ -210,18 +208,6 @@ def _scatter_add(op: ScatterAdd, source: Tensor, index: Tensor, rows: int, wide:
     labels = (op.row_label, *shared, *whole)
     total = total.permute([labels.index(label) for label in op.output])
     return put_back(total, of) if of in CARRIED else total
-
-
-def _reshape(op: Reshape, source: Tensor) -> Tensor:
-    """A tile is cut along labels that are outermost in their groups; inner ones are whole."""
-    sizes = dict(op.sizes)
-    for group, size in zip(op.input, source.shape, strict=True):
-        sizes[group[0]] = size // max(prod(sizes[label] for label in group[1:]), 1)
-    before = [label for group in op.input for label in group]
-    after = [label for group in op.groups for label in group]
-    split = source.reshape([sizes[label] for label in before])
-    turned = split.permute([before.index(label) for label in after])
-    return turned.reshape([prod(sizes[label] for label in group) for group in op.groups])
 
 
 def _as_index(index: Tensor) -> Tensor:

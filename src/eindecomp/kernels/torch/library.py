@@ -14,17 +14,14 @@ from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input, ScatterAdd
 from eindecomp.graph.vertex import Vertex
-from eindecomp.kernels.point_program import scalar_type
-from eindecomp.kernels.tile_arrays import lent_sizes
+from eindecomp.kernels.point_program import fill_function, scalar_type
+from eindecomp.kernels.tile_arrays import einsum_arguments
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.kernel import TorchKernel, move_kernel
-from eindecomp.kernels.torch.tensors import aligned, as_tensor, cast, expanded, torch_type
-from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import BFLOAT16, INT64, Array, DType
+from eindecomp.kernels.torch.tensors import aligned, as_array, as_tensor, cast, expanded, torch_type
+from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.lang.einsum import EinSum
-from eindecomp.lang.scalar import used_scalars
-from eindecomp.lang.scalar_types import result_type, with_casts
 
 Box = Sequence[tuple[int, int]]
 Types = Mapping[str, DType]
@@ -43,13 +40,10 @@ class TorchLibrary:
         self.device = torch.device(device)
 
     def kernel(self, graph: Graph, vertex: Vertex) -> TorchKernel:
-        """The kernel of a vertex, which has its functions, too."""
+        """The kernel of a vertex, with the functions that engines trace."""
         op = vertex.op
         if isinstance(op, EinSum):
-            types = tuple(graph[name].dtype for name in vertex.inputs)
-            lent = lent_sizes(graph, vertex, op)
-            scalars = tuple(graph.scalars.items())
-            return einsum_kernel(op, types, vertex.dtype, scalars, lent, self.device)
+            return einsum_kernel(*einsum_arguments(graph, vertex, op), self.device)
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
         rows = vertex.shape[op.axis] if isinstance(op, ScatterAdd) else None
@@ -70,8 +64,8 @@ class TorchLibrary:
         ]
         value, names, of = _compiled(op, tuple(types.items()), self.device)
         given = [as_tensor(scalars[name], scalar_type(types[name]), self.device) for name in names]
-        found = cast(value(*index, *given), of, self.device)
-        return expanded(found, [high - low for low, high in box])
+        values = cast(value(*index, *given), of, self.device)
+        return expanded(values, [high - low for low, high in box])
 
     def fill(
         self, op: Fill, out: Tensor, box: Box, scalars: Mapping[str, object], types: Types
@@ -90,14 +84,12 @@ class TorchLibrary:
             array = array.copy()
         if array.dtype == BFLOAT16:
             array = array.view(np.int16)
-        return torch.from_numpy(_writable(array)).view(of).to(self.device)
+        writable = array if array.flags.writeable else np.asarray(_Lent(array))
+        return torch.from_numpy(writable).view(of).to(self.device)
 
     def to_numpy(self, array: Tensor) -> Array:
         """The elements as NumPy's array, which shares the memory of a tensor on the CPU."""
-        array = array.detach().cpu().resolve_conj()
-        if array.dtype == torch.bfloat16:
-            return array.view(torch.int16).numpy().view(BFLOAT16)
-        return array.numpy()
+        return as_array(array.detach().cpu().resolve_conj())
 
 
 class _Lent:
@@ -109,17 +101,6 @@ class _Lent:
         self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
-def _writable(array: Array) -> Array:
-    return array if array.flags.writeable else np.asarray(_Lent(array))
-
-
 @lru_cache(maxsize=256)
-def _compiled(
-    op: Fill, types: tuple[tuple[str, DType], ...], device: torch.device
-) -> tuple[Any, Sequence[str], DType]:
-    """The function of indices, then scalars; which scalars those are; and the result's type."""
-    indices = [INT64] * len(op.output)
-    explicit, _ = with_casts(op.value, indices, dict(types))
-    names = used_scalars(explicit)
-    function = compile_scalar(explicit, len(op.output), torch_functions(device), names)
-    return function, names, result_type(op.value, indices, dict(types))
+def _compiled(op: Fill, types: tuple[tuple[str, DType], ...], device: torch.device) -> Any:
+    return fill_function(op, dict(types), torch_functions(device))

@@ -16,7 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
+from eindecomp.lang.dtypes import (
+    BFLOAT16,
+    LOW_PRECISION,
+    Array,
+    DType,
+    Kind,
+    dtype,
+    kind,
+    type_names,
+)
 from eindecomp.lang.einsum import Labels
 from eindecomp.lang.numpy_backend import cast as cast_number
 from eindecomp.lang.scalar import Number
@@ -69,6 +78,14 @@ def as_tensor(given: Any, of: DType, device: torch.device) -> Tensor:
     return literal(number, torch_type(of), device)
 
 
+def as_array(x: Tensor) -> Array:
+    """The elements of a tensor on the CPU as NumPy's array, which shares their memory."""
+    x = x.detach() if x.requires_grad else x
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.int16).numpy().view(BFLOAT16)
+    return x.numpy()
+
+
 def cast(x: Tensor | Number, to: DType, device: torch.device) -> Tensor:
     """Convert a tensor, or make a number one without dimensions.
 
@@ -77,8 +94,8 @@ def cast(x: Tensor | Number, to: DType, device: torch.device) -> Tensor:
     """
     if not isinstance(x, Tensor):
         with np.errstate(all="ignore"):
-            found = cast_number(x, to)
-            wide = found.astype(np.float32) if to in LOW_PRECISION else found
+            number = cast_number(x, to)
+            wide = number.astype(np.float32) if to in LOW_PRECISION else number
         return literal(wide.item(), torch_type(to), device)
     target = torch_type(to)
     if x.dtype == target:
@@ -100,11 +117,11 @@ def _to_integer(x: Tensor, to: DType) -> Tensor:
     low, end = int(limits.min), int(limits.max) + 1
     whole = torch.trunc(x)
     inside = torch.where((whole >= low) & (whole < float(end)), whole, 0.0)
-    found = _bits_of_unsigned(inside) if target == torch.uint64 else inside.to(held)
+    integers = _bits_of_unsigned(inside) if target == torch.uint64 else inside.to(held)
     most = -1 if target == torch.uint64 else end - 1
-    found = torch.where(whole >= float(end), torch.full_like(found, most), found)
-    found = torch.where(whole < low, torch.full_like(found, low), found)
-    return put_back(found, target) if target in CARRIED else found
+    integers = torch.where(whole >= float(end), torch.full_like(integers, most), integers)
+    integers = torch.where(whole < low, torch.full_like(integers, low), integers)
+    return put_back(integers, target) if target in CARRIED else integers
 
 
 def _bits_of_unsigned(x: Tensor) -> Tensor:
@@ -117,24 +134,13 @@ def _bits_of_unsigned(x: Tensor) -> Tensor:
 def _to_odd(x: Tensor) -> Tensor:
     """A float64 as the float32 that rounds to the same float16: inexact ones get an odd mantissa.
 
-    Torch rounds twice on its way, first to float32, where a tie may come about that was none.
+    Torch rounds twice on its way, first to float32, which may make a tie of what was none.
     """
     near = x.to(torch.float32)
     back = near.to(torch.float64)
     bits = near.view(torch.int32)
     below = torch.where(back.abs() > x.abs(), bits - 1, bits)
     return torch.where(back == x, bits, below | 1).view(torch.float32)
-
-
-def distinct(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
-    """The diagonal along every label that stands twice, so that each stands once."""
-    for label in dict.fromkeys(labels):
-        while labels.count(label) > 1:
-            first = labels.index(label)
-            second = labels.index(label, first + 1)
-            x = x.diagonal(0, first, second)
-            labels = (*(t for k, t in enumerate(labels) if k not in (first, second)), label)
-    return x, labels
 
 
 def aligned(x: Tensor, labels: Labels, space: Labels) -> Tensor:

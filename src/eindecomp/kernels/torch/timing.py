@@ -1,15 +1,16 @@
-"""How long a device of torch's takes for some work."""
+"""Timing work on a torch device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 import torch
 
+from eindecomp.kernels.measured import seconds_by_clock
+
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long the device takes for some work, which need not have been finished before."""
+    """The seconds that the device takes for some work; earlier work may still be running."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -17,6 +18,4 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1e3
-    start = perf_counter()
-    work()
-    return perf_counter() - start
+    return seconds_by_clock(work)

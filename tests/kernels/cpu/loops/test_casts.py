@@ -28,7 +28,7 @@ def loops(exprs: list[Expr], types: list[DType], x: Any, scalar: Any = None) -> 
     given = {} if scalar is None else {"s0": scalar.dtype}
     program = PointProgram(tuple(with_casts(e, [x.dtype], given)[0] for e in exprs), tuple(types))
     scalars = [] if scalar is None else [scalar]
-    run = Loops(program, [("i",)], ("i",), [s.dtype for s in scalars])
+    run = Loops(program, [("i",)], ("i",), tuple(s.dtype for s in scalars))
     outputs = [np.empty(x.shape, t) for t in types]
     run.run([x], outputs, scalars)
     return outputs

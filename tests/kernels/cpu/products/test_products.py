@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from eindecomp.kernels.cpu.einsum import EinSumKernel, einsum_kernel
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
-from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
+from eindecomp.kernels.cpu.products.calls import (
+    MatrixSteps,
+    StackProduct,
+    blas_call,
+    few_rows_call,
+)
 from eindecomp.lang.dtypes import dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.einsum import product as multiply
@@ -31,7 +36,7 @@ def random(rng: np.random.Generator, name: str, *shape: int) -> Array:
     return rng.integers(-3, 4, shape).astype(dtype(name))
 
 
-def all_ways(product: Product) -> list[LoopsCall]:
+def all_ways(product: StackProduct) -> list[LoopsCall]:
     """Whatever computes a product, also where another way is faster."""
     ways = [few_rows_call(product)]
     if product.types[2].name in ("float32", "float64"):
@@ -90,7 +95,7 @@ def test_every_way_computes_every_product(data: st.DataObject) -> None:
         place(data, random(rng, name, stack, *shape))
         for shape in ((rows, depth), (depth, columns), (rows, columns))
     )
-    product = Product(
+    product = StackProduct(
         (x.dtype, y.dtype, z.dtype),
         (rows, columns, depth),
         (MatrixSteps(*x.strides[1:]), MatrixSteps(*y.strides[1:]), MatrixSteps(*z.strides[1:])),
@@ -120,9 +125,9 @@ def test_few_rows_are_read_where_they_lie(rows: int, name: str) -> None:
     of = dtype(name)
     x, y, z = (np.ones(shape, of) for shape in ((rows, 64), (50, 64), (rows, 50)))
     sides = (MatrixSteps(*x.strides), MatrixSteps(*y.T.strides), MatrixSteps(*z.strides))
-    product = Product((of, of, of), (rows, 50, 64), sides)
+    product = StackProduct((of, of, of), (rows, 50, 64), sides)
     is_low = name == "bfloat16"
     assert (few_rows_call(product) is not None) == (rows <= 32 if is_low else 1 < rows <= 8)
     turned = (MatrixSteps(*y.strides), MatrixSteps(*x.T.strides), MatrixSteps(*z.T.strides))
-    other = Product((of, of, of), (50, rows, 64), turned)
+    other = StackProduct((of, of, of), (50, rows, 64), turned)
     assert (few_rows_call(other) is None) == (few_rows_call(product) is None)

@@ -20,9 +20,9 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from eindecomp.kernels.torch.generated.form import (  # noqa: E402
-    Axis,
-    Config,
-    Form,
+    JoinAxis,
+    JoinForm,
+    Tuning,
     accesses,
 )
 from eindecomp.kernels.torch.generated.launch import FusedJoin, compiled  # noqa: E402
@@ -36,15 +36,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def form_of(join: FusedJoin, groups: list[tuple[Axis, ...]]) -> Form:
+def form_of(join: FusedJoin, groups: list[tuple[JoinAxis, ...]]) -> JoinForm:
     count = join.read
     found = accesses([*join.dtypes, *join.state], groups)
     counts: Any = tuple(map(len, groups))
-    return Form(join.program, found[:count], (), found[count:], counts)
+    return JoinForm(join.program, found[:count], (), found[count:], counts)
 
 
 def assembly(
-    form: Form, groups: list[tuple[Axis, ...]], source: str, constants: dict[str, Any], warps: int
+    form: JoinForm,
+    groups: list[tuple[JoinAxis, ...]],
+    source: str,
+    constants: dict[str, Any],
+    warps: int,
 ) -> tuple[str, int]:
     """The PTX of a kernel, and the bytes of shared memory that it takes."""
     names = form.parameters()
@@ -58,23 +62,25 @@ def assembly(
     aligned = [k for k, name in enumerate(names) if values.get(name, 0) % 16 == 0]
     hints = {(k,): [["tt.divisibility", 16]] for k in aligned}
     made = ASTSource(compiled(source), types, fixed, hints)
-    options = Config(1, 1, warps=warps).options
+    options = Tuning(1, 1, warps=warps).options
     found = triton.compile(made, target=HOPPER, options=options)
     return found.asm["ptx"], found.metadata.shared
 
 
-def distances(pack: int) -> tuple[Form, list[tuple[Axis, ...]]]:
+def distances(pack: int) -> tuple[JoinForm, list[tuple[JoinAxis, ...]]]:
     """Distances of 4096 rows and columns, as copies in packs lie in memory."""
     op = EinSum((("i", "k"), ("k", "j")), ("i", "j"), call("abs", call("sub", x, y)), MAX)
-    rows, cols = Axis(4096, (pack, 0, 4096)), Axis(4096, (0, pack, 1))
-    groups = [(), (rows,), (cols,), (Axis(4096, (4096 * pack, 4096 * pack, 0)),)]
+    rows, cols = JoinAxis(4096, (pack, 0, 4096)), JoinAxis(4096, (0, pack, 1))
+    groups = [(), (rows,), (cols,), (JoinAxis(4096, (4096 * pack, 4096 * pack, 0)),)]
     return form_of(FusedJoin(op, (F4, F4), F4), groups), groups
 
 
 LARGE = {"ROWS": 8, "COLS": 16, "BAND": 8, "PADDED": True, "EXACT": True, "LONG": False}
 
 
-def counted(form: Form, groups: list[Any], blocks: tuple[Any, ...], unroll: int) -> dict[str, int]:
+def counted(
+    form: JoinForm, groups: list[Any], blocks: tuple[Any, ...], unroll: int
+) -> dict[str, int]:
     constants = {name: {**LARGE, "UNROLL": unroll}[name] for name in CONSTANTS}
     ptx, shared = assembly(form, groups, tile_source(form, *blocks), constants, warps=4)
     assert shared == 0
@@ -98,9 +104,9 @@ def test_a_monoid_over_tuples_compiles() -> None:
     op = EinSum((("i", "k"), ("k", "j")), ("i", "j"), Tuple((x, y)), LOGSUMEXP)
     groups = [
         (),
-        (Axis(100, (70, 0, 50, 50)),),
-        (Axis(50, (0, 1, 1, 1)),),
-        (Axis(70, (1, 50, 0, 0)),),
+        (JoinAxis(100, (70, 0, 50, 50)),),
+        (JoinAxis(50, (0, 1, 1, 1)),),
+        (JoinAxis(70, (1, 50, 0, 0)),),
     ]
     form = form_of(FusedJoin(op, (F4, F4), F4), groups)
     constants = {**LARGE, "UNROLL": 1, "PADDED": False, "EXACT": False, "LONG": True}

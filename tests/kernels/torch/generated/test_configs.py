@@ -11,9 +11,9 @@ pytest.importorskip("triton", reason="generated kernels need Triton")
 
 from eindecomp.kernels.measured import Verdicts  # noqa: E402
 from eindecomp.kernels.torch.generated import form as configs  # noqa: E402
-from eindecomp.kernels.torch.generated.form import Config, fastest_config  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Tuning, fastest_config  # noqa: E402
 
-WAYS = [Config(1, 8), Config(2, 8), Config(4, 8)]
+WAYS = [Tuning(1, 8), Tuning(2, 8), Tuning(4, 8)]
 
 
 class Card:
@@ -22,7 +22,7 @@ class Card:
     def __init__(self, failing: int = 0) -> None:
         self.failing, self.ran = failing, list[int]()
 
-    def run(self, config: Config) -> None:
+    def run(self, config: Tuning) -> None:
         if config.rows == self.failing:
             raise ValueError("out of resources")
         self.ran.append(config.rows)

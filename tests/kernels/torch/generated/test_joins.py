@@ -37,7 +37,7 @@ torch = pytest.importorskip("torch", reason="kernels over torch's tensors need t
 pytest.importorskip("triton", reason="generated kernels need Triton")
 
 from eindecomp.kernels.torch.generated.emit import Unsuited  # noqa: E402
-from eindecomp.kernels.torch.generated.form import Config  # noqa: E402
+from eindecomp.kernels.torch.generated.form import Tuning  # noqa: E402
 from eindecomp.kernels.torch.generated.launch import (  # noqa: E402
     FusedJoin,
     fused_join,
@@ -50,9 +50,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 F4 = dtype("float32")
 x, y, z = (Arg(k) for k in range(3))
 WAYS = [
-    Config(4, 8, 2, 2, unroll=2),
-    Config(8, 4, 1, 2, unroll=3, packed=True),
-    Config(2, 8, 2, 1, unroll=1, packed=True),
+    Tuning(4, 8, 2, 2, unroll=2),
+    Tuning(8, 4, 1, 2, unroll=3, packed=True),
+    Tuning(2, 8, 2, 1, unroll=1, packed=True),
 ]
 few = settings(
     max_examples=settings().max_examples // 4, phases=[Phase.explicit, Phase.reuse, Phase.generate]
@@ -112,7 +112,7 @@ def computed(
     out: DType,
     *,
     scalars: Any = (),
-    way: Config | None = None,
+    way: Tuning | None = None,
     how: int = 0,
 ) -> Array:
     """The result that a kernel's states stand for."""
@@ -178,7 +178,7 @@ SHAPES = [
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(("spec", "sizes"), SHAPES)
 @pytest.mark.parametrize("way", [None, *WAYS], ids=str)
-def test_shapes(spec: str, sizes: dict[str, int], way: Config | None) -> None:
+def test_shapes(spec: str, sizes: dict[str, int], way: Tuning | None) -> None:
     op = of_spec(spec, DISTANCE, MAX)
     arrays = inputs_of(op, (F4, F4), sizes)
     join = FusedJoin(op, (F4, F4), F4)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="kernels over torch's tensors need t
 pytest.importorskip("triton", reason="generated kernels need Triton")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-from eindecomp.kernels.torch.generated.form import LARGE, Config  # noqa: E402
+from eindecomp.kernels.torch.generated.form import LARGE, Tuning  # noqa: E402
 from eindecomp.kernels.torch.generated.launch import FusedJoin  # noqa: E402
 
 GAP = call("sub", Arg(0), Arg(1))
@@ -27,7 +27,7 @@ CASES = [*((way, "float32") for way in KINDS), *((LARGE[0], n) for n in ("bfloat
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("config", "name"), CASES)
-def test_distances(shape: tuple[int, ...], config: Config | None, name: str) -> None:
+def test_distances(shape: tuple[int, ...], config: Tuning | None, name: str) -> None:
     b, i, j, k = shape
     of, t = getattr(torch, name), dtype(name)
     draw = torch.Generator(device="cuda").manual_seed(0)

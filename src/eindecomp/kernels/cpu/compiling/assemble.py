@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, reduce
@@ -25,9 +24,9 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     INT64,
     LLVM,
     SIGNED,
+    IrValue,
     Numbers,
     Unsupported,
-    Value,
     constant,
     ir,
 )
@@ -38,7 +37,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _MATH = {"exp", "log", "sqrt", "sin", "cos", "tanh", "pow"}
-"""Functions that LLVM knows, most of which end in a call of C's."""
+"""Functions that LLVM knows; most of them become calls of the C library."""
 
 
 def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
@@ -50,14 +49,14 @@ def assemble(source: str, name: str, names: Mapping[str, Any]) -> str:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64]), name)
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    writer = _Writer(builder, names)
-    writer.assign(tree.args.args[0].arg, Value(function.args[0], INT64))
+    writer = _LlvmWriter(builder, names)
+    writer.assign(tree.args.args[0].arg, IrValue(function.args[0], INT64))
     writer.statements(tree.body)
     builder.ret_void()
     return str(module)
 
 
-class _Writer:
+class _LlvmWriter:
     """Writes one scope: a kernel's, or that of a function that is written out."""
 
     def __init__(self, builder: Any, names: Mapping[str, Any]) -> None:
@@ -67,8 +66,8 @@ class _Writer:
 
     # Statements
 
-    def statements(self, body: Sequence[ast.stmt]) -> Value | None:
-        """Write statements; the value of the `return` that may end them."""
+    def statements(self, body: Sequence[ast.stmt]) -> IrValue | None:
+        """Write statements; returns the value of the `return` that may end them."""
         for number, statement in enumerate(body):
             match statement:
                 case ast.Return(value=ast.expr() as value) if number == len(body) - 1:
@@ -76,8 +75,8 @@ class _Writer:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     self.assign(name, self.value(value))
                 case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                    found = [self.value(value) for value in values]
-                    for target, value in zip(targets, found, strict=True):
+                    assigned = [self.value(value) for value in values]
+                    for target, value in zip(targets, assigned, strict=True):
                         self.assign(_name(target), value)
                 case ast.AugAssign(target=target, op=op, value=value):
                     old = self.value(ast.Name(_name(target)))
@@ -103,8 +102,8 @@ class _Writer:
             raise Unsupported("an early return")
         self.statements(body)
 
-    def assign(self, name: str, value: Value) -> None:
-        """Give a variable a value; its type is that of its first."""
+    def assign(self, name: str, value: IrValue) -> None:
+        """Give a variable a value; its first value sets its type."""
         if name not in self.variables:
             with self.builder.goto_entry_block():
                 place = self.builder.alloca(LLVM[value.type])
@@ -114,7 +113,7 @@ class _Writer:
             raise Unsupported(f"{name} changes its type")
         self.builder.store(value.code, place)
 
-    def _for(self, name: str, bounds: list[Value], body: Sequence[ast.stmt]) -> None:
+    def _for(self, name: str, bounds: list[IrValue], body: Sequence[ast.stmt]) -> None:
         builder = self.builder
         start = bounds[0].code if len(bounds) > 1 else _I64(0)
         stop = bounds[min(1, len(bounds) - 1)].code
@@ -127,13 +126,13 @@ class _Writer:
         sign = "<" if step.constant > 0 else ">"
         with self._loop(lambda: builder.icmp_signed(sign, builder.load(place), stop)):
             index = builder.load(place)
-            self.assign(name, Value(index, INT64))
+            self.assign(name, IrValue(index, INT64))
             self._inner(body)
             builder.store(builder.add(index, step, flags=("nsw",)), place)
 
     @contextmanager
     def _loop(self, test: Callable[[], Any]) -> Generator[None]:
-        """What is written here is repeated while a condition holds."""
+        """Repeat what is written inside while a condition holds."""
         builder = self.builder
         head, inner, after = (builder.append_basic_block(b) for b in ("head", "body", "after"))
         builder.branch(head)
@@ -146,10 +145,10 @@ class _Writer:
 
     # Expressions
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> IrValue:
         """The value of an expression."""
         match node:
-            case ast.Constant() | ast.Name() | ast.Attribute(value=ast.Name(id="math")):
+            case ast.Constant() | ast.Name():
                 return self._leaf(node)
             case ast.Attribute(value=inner, attr="real" | "imag" as name):
                 return self.numbers.parts(self.value(inner))[name == "imag"]
@@ -158,11 +157,11 @@ class _Writer:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self.numbers.negative(self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Value(self.builder.not_(self.numbers.truth(self.value(operand))), BOOL)
+                return IrValue(self.builder.not_(self.numbers.truth(self.value(operand))), BOOL)
             case ast.BoolOp(op=ast.And(), values=values):
-                # All are computed: none does anything but that.
+                # All are computed, since none has side effects.
                 truths = [self.numbers.truth(self.value(value)) for value in values]
-                return Value(reduce(self.builder.and_, truths), BOOL)
+                return IrValue(reduce(self.builder.and_, truths), BOOL)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 sign = _COMPARISONS[type(op)]
                 return self.numbers.compare(sign, self.value(left), self.value(right))
@@ -171,42 +170,47 @@ class _Writer:
                 chosen = self.builder.select(
                     self.numbers.truth(self.value(test)), one.code, other.code
                 )
-                return Value(chosen, one.type)
-            case ast.Call() if (found := self.call(node)) is not None:
-                return found
+                return IrValue(chosen, one.type)
+            case ast.Call() if (returned := self.call(node)) is not None:
+                return returned
             case _:
                 raise Unsupported(ast.dump(node))
 
-    def _leaf(self, node: ast.expr) -> Value:
+    def _leaf(self, node: ast.expr) -> IrValue:
         match node:
             case ast.Constant(value=bool() as number):
-                return Value(_I1(int(number)), BOOL)
+                return IrValue(_I1(int(number)), BOOL)
             case ast.Constant(value=int() as number):
-                return Value(_I64(number), INT64, literal=True)
+                return IrValue(_I64(number), INT64, literal=True)
             case ast.Constant(value=float() as number):
                 return constant(number)
             case ast.Name(id=name) if name in self.variables:
                 place, of = self.variables[name]
-                return Value(self.builder.load(place), of)
+                return IrValue(self.builder.load(place), of)
             case ast.Name(id=name) if isinstance(self.names.get(name), float):
                 return constant(self.names[name])
-            case ast.Attribute(value=ast.Name(id="math"), attr="inf" | "nan" as name):
-                return constant(getattr(math, name))
             case _:
                 raise Unsupported(ast.dump(node))
 
     # Calls
 
-    def call(self, node: ast.Call) -> Value | None:
-        """What a function gives; None for one that only writes."""
-        args = [self.value(arg) for arg in node.args]
+    def call(self, node: ast.Call) -> IrValue | None:
+        """The value of a call; None for a function that only writes."""
+        args: list[IrValue] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):  # a table of numbers
+                args += map(constant, self.names[_name(arg.value)])
+            else:
+                args.append(self.value(arg))
         match node.func:
             case ast.Attribute(value=ast.Name(id="math"), attr="erf" | "erfc" as name):
                 return of_c(self.numbers, name, args)
             case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in _MATH:
                 of = args[0].type
                 full = f"llvm.{name}.f{8 * of.itemsize}"
-                return Value(self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
+                return IrValue(
+                    self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of
+                )
             case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in _MATH:
                 return of_c(self.numbers, f"c{name}", args)
             case ast.Attribute(value=inner, attr="conjugate"):
@@ -221,22 +225,22 @@ class _Writer:
             case _:
                 raise Unsupported(ast.dump(node.func))
 
-    def _plain(self, name: str, args: list[Value]) -> Value:
+    def _plain(self, name: str, args: list[IrValue]) -> IrValue:
         of = args[0].type
         if of in COMPLEX:
             return of_c(self.numbers, "hypot", self.numbers.parts(args[0]))
         if of in FLOATS:
             full = f"llvm.fabs.f{8 * of.itemsize}"
-            return Value(self.numbers.declared(full, LLVM[of], [args[0].code]), of)
+            return IrValue(self.numbers.declared(full, LLVM[of], [args[0].code]), of)
         one, other = args if name != "abs" else (args[0], self.numbers.negative(args[0]))
         one, other = self.numbers.meet(one, other)
         if one.type not in SIGNED:
             raise Unsupported(f"{name} of {of}")
         sign = "<" if name == "min" else ">"
         first = self.builder.icmp_signed(sign, one.code, other.code)
-        return Value(self.builder.select(first, one.code, other.code), one.type)
+        return IrValue(self.builder.select(first, one.code, other.code), one.type)
 
-    def _named(self, function: Any, args: list[Value]) -> Value | None:
+    def _named(self, function: Any, args: list[IrValue]) -> IrValue | None:
         if isinstance(function, np.dtype):
             return self.numbers.cast(args[0], cast("DType", function))
         if isinstance(function, Intrinsic):
@@ -245,15 +249,15 @@ class _Writer:
             return self._written_out(function, args)
         raise Unsupported(repr(function))
 
-    def _written_out(self, python: Any, args: list[Value]) -> Value:
+    def _written_out(self, python: Any, args: list[IrValue]) -> IrValue:
         tree = _tree_of(python)
-        inner = _Writer(self.builder, {"math": math, **python.__globals__})
+        inner = _LlvmWriter(self.builder, python.__globals__)
         for parameter, value in zip(tree.args.args, args, strict=True):
             inner.assign(parameter.arg, value)
-        found = inner.statements(tree.body)
-        if found is None:
+        returned = inner.statements(tree.body)
+        if returned is None:
             raise Unsupported(python.__name__)
-        return found
+        return returned
 
 
 def _name(target: ast.expr) -> str:

@@ -45,7 +45,7 @@ class CompiledFunction(Protocol):
 _lock = threading.Lock()
 _compiled: OrderedDict[str, CompiledFunction] = OrderedDict()
 KEPT = 1024
-"""How many functions are kept beside those in use; what comes again is on disk."""
+"""How many functions are kept besides those in use; the others are still on disk."""
 
 
 def compile_source(source: str, description: str) -> CompiledFunction:
@@ -78,12 +78,12 @@ def _compile(source: str, description: str) -> CompiledFunction:
 @cache
 def _namespace() -> dict[str, Any]:
     """The names that generated source may use."""
-    found: dict[str, Any] = {"inf": math.inf, "nan": math.nan, **intrinsics.memory_functions()}
+    names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, **intrinsics.memory_functions()}
     types = (dtype(name) for name in type_names)
-    found |= {caster(of): of for of in types if of not in LOW_PRECISION}
+    names |= {caster(of): of for of in types if of not in LOW_PRECISION}
     for module in (intrinsics, functions):
-        found |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return found
+        names |= {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return names
 
 
 def caster(of: DType) -> str:
@@ -163,7 +163,7 @@ _TOGETHER = 32  # functions: each alone would take four times the memory
 
 
 REFUSED: list[str] = []
-"""Something is in it once a kernel has refused to go on; whoever called it raises that."""
+"""Why kernels have refused to go on; whoever called one raises it."""
 
 
 @ctypes.CFUNCTYPE(None)

@@ -8,6 +8,7 @@ without any relaxation of floating-point rules; polynomials are Cephes's.
 from __future__ import annotations
 
 import math
+from math import inf, nan
 from typing import Any
 
 from eindecomp.kernels.cpu.compiling.intrinsics import (
@@ -19,6 +20,7 @@ from eindecomp.kernels.cpu.compiling.intrinsics import (
     maximum,
     minimum,
     muladd,
+    polynomial,
     power_of_c,
     refuse,
     remainder,
@@ -31,6 +33,27 @@ _types: Any = map(dtype, ("float32", "float64", "int32", "complex128"))
 _f4, _f8, _i4, _c16 = _types
 SHIFT = 1.5 * 2.0**23
 """Around this, float32 numbers are the whole ones."""
+# Coefficients, that of the highest power first.
+_TANH = (
+    -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1,
+)  # fmt: skip
+_ERF_NEAR = (
+    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2,
+    1.128358514861418e-1, -3.761262582423300e-1, 1.128379165726710,
+)  # fmt: skip
+_ERFC = (
+    2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1,
+    6.210004621745983e-1, -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1,
+    5.638259427386472e-1,
+)  # fmt: skip
+_ERFC_FAR = (
+    -1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786,
+    -1.015265279202700, 4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1,
+)  # fmt: skip
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
 
 
 def exp_f4(x: Any) -> Any:
@@ -52,26 +75,10 @@ def exp_f4(x: Any) -> Any:
     return times_power_of_two(p, shifted)
 
 
-def sigmoid_f4(x: Any) -> Any:
-    """1 / (1 + e^-x)."""
-    e = exp_f4(-abs(x))
-    return choose(x >= _f4(0.0), _f4(1.0), e) / (_f4(1.0) + e)
-
-
-def sigmoid_f8(x: Any) -> Any:
-    """1 / (1 + e^-x)."""
-    e = math.exp(-abs(x))
-    return (1.0 if x >= 0.0 else e) / (1.0 + e)
-
-
 def tanh_f4(x: Any) -> Any:
     """The hyperbolic tangent: a polynomial near 0, by e^2x further out."""
     z = x * x
-    p = _f4(-5.70498872745e-3)
-    p = muladd(p, z, _f4(2.06390887954e-2))
-    p = muladd(p, z, _f4(-5.37397155531e-2))
-    p = muladd(p, z, _f4(1.33314422036e-1))
-    p = muladd(p, z, _f4(-3.33332819422e-1))
+    p = polynomial(z, *_TANH)
     near = muladd(p * z, x, x)
     size = abs(x)
     far = _f4(1.0) - _f4(2.0) / (exp_f4(size + size) + _f4(1.0))
@@ -81,13 +88,7 @@ def tanh_f4(x: Any) -> Any:
 def _erf_near_f4(x: Any) -> Any:
     """The error function for |x| < 1."""
     z = x * x
-    p = _f4(7.853861353153693e-5)
-    p = muladd(p, z, _f4(-8.010193625184903e-4))
-    p = muladd(p, z, _f4(5.188327685732524e-3))
-    p = muladd(p, z, _f4(-2.685381193529856e-2))
-    p = muladd(p, z, _f4(1.128358514861418e-1))
-    p = muladd(p, z, _f4(-3.761262582423300e-1))
-    p = muladd(p, z, _f4(1.128379165726710))
+    p = polynomial(z, *_ERF_NEAR)
     return x * p
 
 
@@ -97,30 +98,15 @@ def _erfc_far_f4(a: Any, square: Any, rest: Any) -> Any:
     e = exp_f4(-square) * (_f4(1.0) - rest)
     q = _f4(1.0) / a
     y = q * q
-    p = _f4(2.326819970068386e-2)
-    p = muladd(p, y, _f4(-1.387039388740657e-1))
-    p = muladd(p, y, _f4(3.687424674597105e-1))
-    p = muladd(p, y, _f4(-5.824733027278666e-1))
-    p = muladd(p, y, _f4(6.210004621745983e-1))
-    p = muladd(p, y, _f4(-4.944515323274145e-1))
-    p = muladd(p, y, _f4(3.404879937665872e-1))
-    p = muladd(p, y, _f4(-2.741127028184656e-1))
-    p = muladd(p, y, _f4(5.638259427386472e-1))
-    r = _f4(-1.047766399936249e1)
-    r = muladd(r, y, _f4(1.297719955372516e1))
-    r = muladd(r, y, _f4(-7.495518717768503))
-    r = muladd(r, y, _f4(2.921019019210786))
-    r = muladd(r, y, _f4(-1.015265279202700))
-    r = muladd(r, y, _f4(4.218463358204948e-1))
-    r = muladd(r, y, _f4(-2.820767439740514e-1))
-    r = muladd(r, y, _f4(5.641895067754075e-1))
+    p = polynomial(y, *_ERFC)
+    r = polynomial(y, *_ERFC_FAR)
     return e * q * choose(a < _f4(2.0), p, r)
 
 
 def erf_f4(x: Any) -> Any:
     """The error function: a polynomial near 0, by its complement further out."""
     a = abs(x)
-    # Squares beyond this are 0 or ∞ in e^-a², and ∞ − ∞ in what they are rounded by.
+    # Beyond this e^-a² is 0, and the rounding error of an infinite square would be ∞ − ∞.
     far = minimum(a, _f4(12.0))
     square = far * far
     tail = _erfc_far_f4(far, square, muladd(far, far, -square))
@@ -157,22 +143,14 @@ def log_f4(x: Any) -> Any:
     exponent = choose(tiny, exponent - _f4(23.0), exponent)
     m = float_of_bits(_i4(_i4(shifted & _i4(0x7FFFFF)) + _i4(0x3F3504F3))) - _f4(1.0)
     z = m * m
-    p = _f4(7.0376836292e-2)
-    p = muladd(p, m, _f4(-1.1514610310e-1))
-    p = muladd(p, m, _f4(1.1676998740e-1))
-    p = muladd(p, m, _f4(-1.2420140846e-1))
-    p = muladd(p, m, _f4(1.4249322787e-1))
-    p = muladd(p, m, _f4(-1.6668057665e-1))
-    p = muladd(p, m, _f4(2.0000714765e-1))
-    p = muladd(p, m, _f4(-2.4999993993e-1))
-    p = muladd(p, m, _f4(3.3333331174e-1))
+    p = polynomial(m, *_LOG)
     y = p * m * z
     y = muladd(exponent, _f4(-2.12194440e-4), y)
     y = muladd(_f4(-0.5), z, y)
     y = muladd(exponent, _f4(0.693359375), m + y)
     y = choose(x - x != _f4(0.0), x, y)  # ∞ and NaN; −∞ is negative
-    y = choose(x == _f4(0.0), _f4(-math.inf), y)
-    return choose(x < _f4(0.0), _f4(math.nan), y)
+    y = choose(x == _f4(0.0), _f4(-inf), y)
+    return choose(x < _f4(0.0), _f4(nan), y)
 
 
 def power_int(x: Any, n: Any) -> Any:
@@ -223,7 +201,7 @@ def divide_complex(x: Any, y: Any) -> Any:
 def power_complex(x: Any, y: Any) -> Any:
     """x to a complex power; those of 0, and to the power of 0, are NumPy's."""
     power = _c16(1.0) if y == 0 else power_of_c(_c16(x), _c16(y))
-    zero = _c16(x - x) if y.real > 0 else _c16(x * math.nan)
+    zero = _c16(x - x) if y.real > 0 else _c16(x * nan)
     return zero if x == 0 and y != 0 else power
 
 

@@ -20,13 +20,13 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     INT32,
     INT64,
     LLVM,
+    IrValue,
     Numbers,
-    Value,
     ir,
 )
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, dtype, type_names
 
-Emit = Callable[..., Value | None]
+Emit = Callable[..., IrValue | None]
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(n) for n in (8, 16, 32, 64))
 _FLOAT, _HALF, _VOID = ir.FloatType(), ir.HalfType(), ir.VoidType()
@@ -62,9 +62,9 @@ def _scope(module: Any) -> Any:
     return module.add_metadata([module.add_metadata(["eindecomp stores", domain])])
 
 
-def _place(numbers: Numbers, of: DType, address: Value, index: Value, in_bytes: bool) -> Any:
+def _place(numbers: Numbers, of: DType, address: IrValue, index: IrValue, in_bytes: bool) -> Any:
     builder, at = numbers.builder, index.code
-    # What memory holds of a type, or of a part of a complex number.
+    # How memory holds a number of a type, or a part of a complex number.
     special = {"bool": _BYTE, "float16": _HALF, "bfloat16": _SHORT}
     stored = special.get(of.name) or LLVM[COMPLEX.get(of, of)]
     if of in COMPLEX and not in_bytes:
@@ -80,7 +80,7 @@ def _load(of: DType, *, in_bytes: bool, apart: bool) -> Any:
     `apart`: no store of the same function writes what is read.
     """
 
-    def emit(numbers: Numbers, address: Value, index: Value) -> Value:
+    def emit(numbers: Numbers, address: IrValue, index: IrValue) -> IrValue:
         builder = numbers.builder
         pointer = _place(numbers, of, address, index, in_bytes)
 
@@ -94,15 +94,15 @@ def _load(of: DType, *, in_bytes: bool, apart: bool) -> Any:
         if of in COMPLEX:
             part = COMPLEX[of]
             other = read(builder.gep(pointer, [_INT(1)]))
-            return numbers.complex(Value(code, part), Value(other, part))
+            return numbers.complex(IrValue(code, part), IrValue(other, part))
         if of.name == "bool":
-            return Value(builder.icmp_unsigned("!=", code, code.type(0)), of)
+            return IrValue(builder.icmp_unsigned("!=", code, code.type(0)), of)
         if of.name == "float16":
-            return Value(builder.fpext(code, _FLOAT), FLOAT32)
+            return IrValue(builder.fpext(code, _FLOAT), FLOAT32)
         if of.name == "bfloat16":
             bits = builder.shl(builder.zext(code, _INT), _INT(16))
-            return Value(builder.bitcast(bits, _FLOAT), FLOAT32)
-        return Value(code, of)
+            return IrValue(builder.bitcast(bits, _FLOAT), FLOAT32)
+        return IrValue(code, of)
 
     return _intrinsic(emit)
 
@@ -110,7 +110,7 @@ def _load(of: DType, *, in_bytes: bool, apart: bool) -> Any:
 def _store(of: DType, *, in_bytes: bool) -> Any:
     """Write a value by an address and an index."""
 
-    def emit(numbers: Numbers, address: Value, index: Value, value: Value) -> None:
+    def emit(numbers: Numbers, address: IrValue, index: IrValue, value: IrValue) -> None:
         builder = numbers.builder
         pointer = _place(numbers, of, address, index, in_bytes)
         value = numbers.cast(value, FLOAT32 if of in LOW_PRECISION else of)
@@ -145,14 +145,14 @@ def _bfloat_bits(builder: Any, value: Any) -> Any:
 
 def memory_functions() -> dict[str, Any]:
     """The functions that read and write each type, by name."""
-    found: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     for name in type_names:
         of = dtype(name)
         for suffix, in_bytes in (("", False), ("bytes_", True)):
-            found[f"load_{suffix}{name}"] = _load(of, in_bytes=in_bytes, apart=True)
-            found[f"reload_{suffix}{name}"] = _load(of, in_bytes=in_bytes, apart=False)
-            found[f"store_{suffix}{name}"] = _store(of, in_bytes=in_bytes)
-    return found
+            functions[f"load_{suffix}{name}"] = _load(of, in_bytes=in_bytes, apart=True)
+            functions[f"reload_{suffix}{name}"] = _load(of, in_bytes=in_bytes, apart=False)
+            functions[f"store_{suffix}{name}"] = _store(of, in_bytes=in_bytes)
+    return functions
 
 
 # Floats
@@ -161,11 +161,11 @@ def memory_functions() -> dict[str, Any]:
 def _llvm(name: str) -> Any:
     """One of LLVM's own functions of floats."""
 
-    def emit(numbers: Numbers, first: Value, *rest: Value) -> Value:
+    def emit(numbers: Numbers, first: IrValue, *rest: IrValue) -> IrValue:
         of = first.type
         codes = [numbers.cast(value, of).code for value in (first, *rest)]
         full = f"llvm.{name}.f{8 * of.itemsize}"
-        return Value(numbers.declared(full, LLVM[of], codes), of)
+        return IrValue(numbers.declared(full, LLVM[of], codes), of)
 
     return _intrinsic(emit)
 
@@ -175,30 +175,39 @@ copysign, floor = _llvm("copysign"), _llvm("floor")
 
 
 @_intrinsic
-def remainder(numbers: Numbers, x: Value, y: Value) -> Value:
-    """What is left of x / y rounded towards zero: C's fmod."""
-    return Value(numbers.builder.frem(x.code, y.code), x.type)
+def polynomial(numbers: Numbers, x: IrValue, *coefficients: IrValue) -> IrValue:
+    """The sum of coefficients times powers of x, that of the highest power first."""
+    total = numbers.cast(coefficients[0], x.type)
+    for coefficient in coefficients[1:]:
+        total = muladd.emit(numbers, total, x, coefficient)
+    return total
 
 
 @_intrinsic
-def sum_product(numbers: Numbers, x: Value, y: Value, total: Value) -> Value:
+def remainder(numbers: Numbers, x: IrValue, y: IrValue) -> IrValue:
+    """What is left of x / y rounded towards zero: C's fmod."""
+    return IrValue(numbers.builder.frem(x.code, y.code), x.type)
+
+
+@_intrinsic
+def sum_product(numbers: Numbers, x: IrValue, y: IrValue, total: IrValue) -> IrValue:
     """x · y + total, where terms may be added in any order: lanes of vectors add up their own."""
     builder = numbers.builder
     term = builder.fmul(x.code, y.code, flags=("contract",))
-    return Value(builder.fadd(total.code, term, flags=("reassoc", "contract")), total.type)
+    return IrValue(builder.fadd(total.code, term, flags=("reassoc", "contract")), total.type)
 
 
 @_intrinsic
-def choose(numbers: Numbers, condition: Value, x: Value, y: Value) -> Value:
+def choose(numbers: Numbers, condition: IrValue, x: IrValue, y: IrValue) -> IrValue:
     """x or y, both computed: a branch would keep LLVM from vectorising."""
     x, y = numbers.meet(x, y)
-    return Value(numbers.builder.select(numbers.truth(condition), x.code, y.code), x.type)
+    return IrValue(numbers.builder.select(numbers.truth(condition), x.code, y.code), x.type)
 
 
 def _bits(source: DType, target: DType) -> Any:
-    def emit(numbers: Numbers, x: Value) -> Value:
+    def emit(numbers: Numbers, x: IrValue) -> IrValue:
         code = numbers.cast(x, source).code
-        return Value(numbers.builder.bitcast(code, LLVM[target]), target)
+        return IrValue(numbers.builder.bitcast(code, LLVM[target]), target)
 
     return _intrinsic(emit)
 
@@ -207,22 +216,22 @@ float_of_bits, bits_of_float = _bits(INT32, FLOAT32), _bits(FLOAT32, INT32)
 
 
 @_intrinsic
-def round_half(numbers: Numbers, x: Value) -> Value:
+def round_half(numbers: Numbers, x: IrValue) -> IrValue:
     """Round a float32 to float16 and widen it again."""
     builder = numbers.builder
-    return Value(builder.fpext(builder.fptrunc(x.code, _HALF), _FLOAT), FLOAT32)
+    return IrValue(builder.fpext(builder.fptrunc(x.code, _HALF), _FLOAT), FLOAT32)
 
 
 @_intrinsic
-def round_bfloat(numbers: Numbers, x: Value) -> Value:
+def round_bfloat(numbers: Numbers, x: IrValue) -> IrValue:
     """Round a float32 to bfloat16 and widen it again."""
     builder = numbers.builder
     bits = builder.and_(_bfloat_bits(builder, x.code), _INT(0xFFFF0000))
-    return Value(builder.bitcast(bits, _FLOAT), FLOAT32)
+    return IrValue(builder.bitcast(bits, _FLOAT), FLOAT32)
 
 
 @_intrinsic
-def times_power_of_two(numbers: Numbers, x: Value, shifted: Value) -> Value:
+def times_power_of_two(numbers: Numbers, x: IrValue, shifted: IrValue) -> IrValue:
     """x · 2^n in float32 for a whole n given as n + 1.5 · 2^23, −250 < n < 250.
 
     In two factors, because one normal number does not have all the exponents.
@@ -235,10 +244,10 @@ def times_power_of_two(numbers: Numbers, x: Value, shifted: Value) -> Value:
     for power in (half, builder.sub(whole, half)):
         bits = builder.shl(builder.add(power, _INT(127)), _INT(23))
         product = builder.fmul(product, builder.bitcast(bits, _FLOAT))
-    return Value(product, FLOAT32)
+    return IrValue(product, FLOAT32)
 
 
-def of_c(numbers: Numbers, name: str, args: Sequence[Value]) -> Value:
+def of_c(numbers: Numbers, name: str, args: Sequence[IrValue]) -> IrValue:
     """A function of the machine's C library, of real or complex numbers; these are complex128's.
 
     Systems pass and return a complex number as its two parts, in registers of floats.
@@ -246,13 +255,13 @@ def of_c(numbers: Numbers, name: str, args: Sequence[Value]) -> Value:
     of = args[0].type
     if of in FLOATS:
         full = name if of == FLOAT64 else f"{name}f"
-        return Value(numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
+        return IrValue(numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
     codes = [part.code for arg in args for part in numbers.parts(arg)]
-    return Value(numbers.declared(name, LLVM[of], codes), of)
+    return IrValue(numbers.declared(name, LLVM[of], codes), of)
 
 
 @_intrinsic
-def power_of_c(numbers: Numbers, x: Value, y: Value) -> Value:
+def power_of_c(numbers: Numbers, x: IrValue, y: IrValue) -> IrValue:
     """x to the power of y, both complex128."""
     return of_c(numbers, "cpow", (x, y))
 
@@ -267,9 +276,9 @@ def refuse(numbers: Numbers) -> None:
 
 
 def _shared(operate: Callable[..., Any]) -> Any:
-    def emit(numbers: Numbers, words: Value, at: Value, *args: Value) -> Value:
+    def emit(numbers: Numbers, words: IrValue, at: IrValue, *args: IrValue) -> IrValue:
         pointer = _place(numbers, INT64, words, at, in_bytes=False)
-        return Value(operate(numbers.builder, pointer, *(arg.code for arg in args)), INT64)
+        return IrValue(operate(numbers.builder, pointer, *(arg.code for arg in args)), INT64)
 
     return _intrinsic(emit)
 
@@ -310,7 +319,7 @@ def pause(numbers: Numbers) -> None:
 
 
 @_intrinsic
-def call_code(numbers: Numbers, code: Value, argument: Value) -> None:
+def call_code(numbers: Numbers, code: IrValue, argument: IrValue) -> None:
     """Call compiled code at an address with the address of its arguments."""
     kind = ir.FunctionType(_VOID, [_LONG])
     numbers.builder.call(numbers.builder.inttoptr(code.code, kind.as_pointer()), [argument.code])
@@ -322,7 +331,7 @@ def _blas(arguments: Sequence[int | str]) -> Any:
     Slot 0 has the function's address.
     """
 
-    def emit(numbers: Numbers, at: Value, x: Value, y: Value, z: Value) -> None:
+    def emit(numbers: Numbers, at: IrValue, x: IrValue, y: IrValue, z: IrValue) -> None:
         builder, pointer = numbers.builder, _BYTE.as_pointer()
         given = {"x": x.code, "y": y.code, "z": z.code}
         places = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ FLOAT32, FLOAT64, INT32, INT64 = map(dtype, ("float32", "float64", "int32", "int
 FLOATS = {FLOAT32: ir.FloatType(), FLOAT64: ir.DoubleType()}
 SIGNED = {dtype(f"int{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
 _UNSIGNED = {dtype(f"uint{n}"): ir.IntType(n) for n in (8, 16, 32, 64)}
-# Of a complex number, the type of its parts.
+# For each complex type, the type of its parts.
 COMPLEX = {dtype("complex64"): FLOAT32, dtype("complex128"): FLOAT64}
 LLVM: dict[DType, Any] = {
     **FLOATS, **SIGNED, **_UNSIGNED, BOOL: ir.IntType(1),
@@ -24,12 +24,23 @@ LLVM: dict[DType, Any] = {
 }  # fmt: skip
 
 
+_BITS = {ast.BitAnd: "and_", ast.BitOr: "or_"}
+_WHOLE = {**_BITS, ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+_MAKERS: dict[str, dict[type[ast.operator], str]] = {
+    "f": {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"},
+    "b": {**_BITS},
+    "i": {**_WHOLE, ast.RShift: "ashr"},
+    "u": {**_WHOLE, ast.RShift: "lshr", ast.FloorDiv: "udiv", ast.Mod: "urem"},
+}
+"""The instruction of each operation: on floats, truth values, signed and unsigned numbers."""
+
+
 class Unsupported(TypeError):  # noqa: N818
     """Something that generated source never says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class IrValue:
     """A number in LLVM's terms, and its type."""
 
     code: Any
@@ -38,9 +49,9 @@ class Value:
     """Whether it takes the type of what it meets."""
 
 
-def constant(number: float) -> Value:
+def constant(number: float) -> IrValue:
     """A literal float."""
-    return Value(ir.Constant(ir.DoubleType(), number), FLOAT64, literal=True)
+    return IrValue(ir.Constant(ir.DoubleType(), number), FLOAT64, literal=True)
 
 
 class Numbers:
@@ -49,13 +60,13 @@ class Numbers:
     def __init__(self, builder: Any) -> None:
         self.builder = builder
 
-    def truth(self, value: Value) -> Any:
+    def truth(self, value: IrValue) -> Any:
         """A condition: a truth value, or whether a whole number is not 0."""
         if value.type == BOOL:
             return value.code
         return self.builder.icmp_signed("!=", value.code, value.code.type(0))
 
-    def meet(self, left: Value, right: Value) -> tuple[Value, Value]:
+    def meet(self, left: IrValue, right: IrValue) -> tuple[IrValue, IrValue]:
         """Two values in one type: literals take the other's, and a wider float takes both."""
         if left.type == right.type:
             return left, right
@@ -65,56 +76,56 @@ class Numbers:
             return left, self.cast(right, left.type)
         raise Unsupported(f"{left.type} meets {right.type}")
 
-    def parts(self, value: Value) -> tuple[Value, Value]:
+    def parts(self, value: IrValue) -> tuple[IrValue, IrValue]:
         """The real part and the imaginary one."""
         of = COMPLEX[value.type]
         real, imaginary = (self.builder.extract_value(value.code, k) for k in range(2))
-        return Value(real, of), Value(imaginary, of)
+        return IrValue(real, of), IrValue(imaginary, of)
 
-    def complex(self, real: Value, imaginary: Value) -> Value:
+    def complex(self, real: IrValue, imaginary: IrValue) -> IrValue:
         """The complex number with these parts, of one type."""
         real, imaginary = self.meet(real, imaginary)
         of = next(of for of, part in COMPLEX.items() if part == real.type)
         code = ir.Constant(LLVM[of], ir.Undefined)
         for k, part in enumerate((real, imaginary)):
             code = self.builder.insert_value(code, part.code, k)
-        return Value(code, of)
+        return IrValue(code, of)
 
-    def negative(self, value: Value) -> Value:
+    def negative(self, value: IrValue) -> IrValue:
         """−x."""
         if value.type in COMPLEX:
             return self.complex(*map(self.negative, self.parts(value)))
         if value.literal and isinstance(value.code, ir.Constant):
             number = ir.Constant(value.code.type, -value.code.constant)
-            return Value(number, value.type, literal=True)
+            return IrValue(number, value.type, literal=True)
         if value.type in FLOATS:
-            return Value(self.builder.fneg(value.code), value.type)
-        return Value(self.builder.neg(value.code), value.type, value.literal)
+            return IrValue(self.builder.fneg(value.code), value.type)
+        return IrValue(self.builder.neg(value.code), value.type, value.literal)
 
-    def compare(self, sign: str, left: Value, right: Value) -> Value:
+    def compare(self, sign: str, left: IrValue, right: IrValue) -> IrValue:
         """Whether two numbers are in an order; none is with NaN."""
         left, right = self.meet(left, right)
         builder = self.builder
         if left.type in COMPLEX:
             pairs = zip(self.parts(left), self.parts(right), strict=True)
             one, other = (self.compare(sign, *pair).code for pair in pairs)
-            return Value((builder.or_ if sign == "!=" else builder.and_)(one, other), BOOL)
+            return IrValue((builder.or_ if sign == "!=" else builder.and_)(one, other), BOOL)
         if left.type in FLOATS:
             make = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
         else:
             make = builder.icmp_signed if left.type in SIGNED else builder.icmp_unsigned
-        return Value(make(sign, left.code, right.code), BOOL)
+        return IrValue(make(sign, left.code, right.code), BOOL)
 
-    def binary(self, op: ast.operator, left: Value, right: Value) -> Value:
+    def binary(self, op: ast.operator, left: IrValue, right: IrValue) -> IrValue:
         """A binary operation, in the type of its operands."""
         literal = left.literal and right.literal
         left, right = self.meet(left, right)
         if left.type in COMPLEX:
             return self._binary_complex(op, left, right)
         maker = self._maker(type(op), left.type)
-        return Value(maker(left.code, right.code), left.type, literal)
+        return IrValue(maker(left.code, right.code), left.type, literal)
 
-    def _binary_complex(self, op: ast.operator, left: Value, right: Value) -> Value:
+    def _binary_complex(self, op: ast.operator, left: IrValue, right: IrValue) -> IrValue:
         (a, b), (c, d) = self.parts(left), self.parts(right)
         if not isinstance(op, ast.Mult):
             return self.complex(self.binary(op, a, c), self.binary(op, b, d))
@@ -122,46 +133,31 @@ class Numbers:
         return self.complex(self.binary(ast.Sub(), ac, bd), self.binary(ast.Add(), ad, bc))
 
     def _maker(self, op: type[ast.operator], of: DType) -> Any:
-        builder = self.builder
-        makers: dict[type[ast.operator], Callable[..., Any]]
-        if of in FLOATS:
-            makers = {
-                ast.Add: builder.fadd, ast.Sub: builder.fsub, ast.Mult: builder.fmul,
-                ast.Div: builder.fdiv,
-            }  # fmt: skip
-        else:
-            makers = {ast.BitAnd: builder.and_, ast.BitOr: builder.or_}
-            if of != BOOL:
-                makers |= {ast.Add: builder.add, ast.Sub: builder.sub, ast.Mult: builder.mul}
-            if of in SIGNED:
-                makers |= {
-                    ast.RShift: builder.ashr, ast.FloorDiv: self._quotient, ast.Mod: self._rest,
-                }  # fmt: skip
-            if of in _UNSIGNED:
-                makers |= {
-                    ast.RShift: builder.lshr, ast.FloorDiv: builder.udiv, ast.Mod: builder.urem,
-                }  # fmt: skip
-        if op not in makers:
+        if of in SIGNED and op in (ast.FloorDiv, ast.Mod):
+            return self._quotient if op is ast.FloorDiv else self._rest
+        kind = "f" if of in FLOATS else "b" if of == BOOL else "i" if of in SIGNED else "u"
+        name = _MAKERS[kind].get(op)
+        if name is None:
             raise Unsupported(f"{op.__name__} of {of}")
-        return makers[op]
+        return getattr(self.builder, name)
 
     def _quotient(self, x: Any, y: Any) -> Any:
         """The whole quotient of a number by one that is neither 0 nor −1, rounded down."""
         builder, zero = self.builder, y.type(0)
-        found = builder.sdiv(x, y)
-        rest = builder.sub(x, builder.mul(found, y))
+        quotient = builder.sdiv(x, y)
+        rest = builder.sub(x, builder.mul(quotient, y))
         apart = builder.icmp_signed("<", builder.xor(rest, y), zero)
         down = builder.and_(apart, builder.icmp_signed("!=", rest, zero))
-        return builder.select(down, builder.sub(found, y.type(1)), found)
+        return builder.select(down, builder.sub(quotient, y.type(1)), quotient)
 
     def _rest(self, x: Any, y: Any) -> Any:
         return self.builder.sub(x, self.builder.mul(self._quotient(x, y), y))
 
-    def cast(self, value: Value, to: DType) -> Value:
+    def cast(self, value: IrValue, to: DType) -> IrValue:
         """A number in another type; a float beyond the whole numbers becomes the last of them."""
         builder, code, of = self.builder, value.code, value.type
         if of == to:
-            return Value(code, to)
+            return IrValue(code, to)
         target = LLVM[to]
         if to in COMPLEX:
             real, other = self.parts(value) if of in COMPLEX else (value, constant(0.0))
@@ -169,24 +165,24 @@ class Numbers:
         match (of in FLOATS, to in FLOATS):
             case True, True:
                 wider = to == FLOAT64
-                return Value((builder.fpext if wider else builder.fptrunc)(code, target), to)
+                return IrValue((builder.fpext if wider else builder.fptrunc)(code, target), to)
             case True, False:
                 if to == BOOL:
                     return self.compare("!=", value, constant(0.0))
                 sign = "s" if to in SIGNED else "u"
                 ends = f"i{target.width}.f{8 * of.itemsize}"
-                return Value(self.declared(f"llvm.fpto{sign}i.sat.{ends}", target, [code]), to)
+                return IrValue(self.declared(f"llvm.fpto{sign}i.sat.{ends}", target, [code]), to)
             case False, True:
                 make = builder.sitofp if of in SIGNED else builder.uitofp
-                return Value(make(code, target), to)
+                return IrValue(make(code, target), to)
             case _:
                 if to == BOOL:
-                    return Value(builder.icmp_signed("!=", code, code.type(0)), to)
+                    return IrValue(builder.icmp_signed("!=", code, code.type(0)), to)
                 if target.width > code.type.width:
                     make = builder.sext if of in SIGNED else builder.zext
-                    return Value(make(code, target), to)
+                    return IrValue(make(code, target), to)
                 same = target.width == code.type.width
-                return Value(code if same else builder.trunc(code, target), to)
+                return IrValue(code if same else builder.trunc(code, target), to)
 
     def declared(self, name: str, result: Any, args: Sequence[Any]) -> Any:
         """Call a function that LLVM knows or the machine's libraries have."""

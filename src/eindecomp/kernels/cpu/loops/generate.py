@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from eindecomp.kernels.cpu.loops.emit import NamedValue, ScalarLines, literal
-from eindecomp.kernels.cpu.loops.nest import Access, Nest
+from eindecomp.kernels.cpu.loops.emit import LOOPS, literal
+from eindecomp.kernels.cpu.loops.nest import Nest, NestAccess
+from eindecomp.kernels.scalar_lines import NamedValue, ScalarLines
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
 
 
 def source_of(nest: Nest) -> str:
     """Write the function `kernel` of a nest."""
-    return _Writer(nest).write()
+    return _NestWriter(nest).write()
 
 
-class _Writer:
+class _NestWriter:
     """Writes one function from the outermost loop inwards."""
 
     def __init__(self, nest: Nest) -> None:
@@ -84,8 +85,8 @@ class _Writer:
 
     # Values
 
-    def _element(self, access: Access, pointer: str, index: str) -> tuple[str, str]:
-        """How functions that read or write an element are named, and where they find it."""
+    def _element(self, access: NestAccess, pointer: str, index: str) -> tuple[str, str]:
+        """The end of the names of functions that read or write an element, and its place."""
         if access.unit:
             return access.type.name, f"{pointer}, {index}"
         return f"bytes_{access.type.name}", f"{pointer}, {index} * {pointer}_step"
@@ -93,9 +94,9 @@ class _Writer:
     def _computing(self, args: Callable[[int], NamedValue]) -> ScalarLines:
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
         self.made += 1
-        return ScalarLines(f"t{self.made}_", args, scalars)
+        return ScalarLines(LOOPS, f"t{self.made}_", args, scalars)
 
-    def _open(self, prefix: str, name: str, access: Access, index: dict[int, str]) -> str:
+    def _open(self, prefix: str, name: str, access: NestAccess, index: dict[int, str]) -> str:
         """Name the address of one array where the loops stand, and its step along the vector."""
         pointer = f"{prefix}{name}"
         steps = [f"{index[k]} * {name}_{k}" for k in access.loops if k in index]
@@ -135,8 +136,8 @@ class _Writer:
         index = self._outer_index()
         reads: list[str] = []
         lines = self._computing(self._loader("q_", index, reads))
-        found = [lines.value(expr) for expr in self.program.join]
-        state = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
+        values = [lines.value(expr) for expr in self.program.join]
+        state = [lines.cast(v, t) for v, t in zip(values, self.program.state, strict=True)]
         if self.program.combine is not None:
             # A single value is combined with the neutral state, as several values are.
             pairs = zip(self.program.identity, self.program.state, strict=True)

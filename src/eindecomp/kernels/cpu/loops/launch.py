@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from threading import local
@@ -12,20 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.graph.work import calls_of
 from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, check_refusals, compile_source
 from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
 from eindecomp.kernels.cpu.loops.generate import source_of
-from eindecomp.kernels.cpu.loops.nest import (
-    LANES,
-    Access,
-    Nest,
-    Strides,
-    contiguous,
-    lay_out,
-    strides_of,
-)
+from eindecomp.kernels.cpu.loops.nest import LANES, Nest, NestAccess, Strides, lay_out
 from eindecomp.kernels.point_program import PointProgram
-from eindecomp.kernels.tile_arrays import address, sizes_of
+from eindecomp.kernels.tile_arrays import address, contiguous, sizes_of, strides_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import Labels
 
@@ -43,7 +36,7 @@ _INTEGERS = 1 << 13  # more than the sizes, strides and addresses of any nest
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """An array that a copy of another layout or type stands for: an input, or the one output."""
+    """An array that is computed through a copy of other layout or type: an input or the output."""
 
     which: int
     """Its number; the output comes after the inputs."""
@@ -159,7 +152,7 @@ class LoopsCall:
         outputs: Sequence[Array],
         scalars: Sequence[Array],
     ) -> None:
-        """Write down what to compute of arrays that are packed."""
+        """Write down the arguments of a call on arrays that are packed already."""
         integers = arguments.integers
         integers[: len(self.integers)] = self.integers
         arrays = (*inputs, *scalars[: self.scalars], *outputs)
@@ -172,7 +165,7 @@ class LoopsCall:
 def launch_together(
     calls: Sequence[tuple[Launch, Sequence[Array], Sequence[Array]]], scalars: Sequence[Array]
 ) -> None:
-    """Carry out calls that need nothing of each other, each given inputs and outputs."""
+    """Carry out independent calls, each with its inputs and outputs."""
     jobs: list[Job] = []
     copies: list[_Packed] = []
     for own, (call, inputs, outputs) in zip(_SPACE.buffers(len(calls)), calls, strict=True):
@@ -188,25 +181,17 @@ def launch_together(
     check_refusals()
 
 
+@dataclass(eq=False)
 class Loops:
     """A program over labelled arrays, for any sizes and strides."""
 
-    def __init__(
-        self,
-        program: PointProgram,
-        inputs: Sequence[Labels],
-        output: Labels,
-        scalars: Sequence[DType] = (),
-        *,
-        description: str = "",
-        overlaps: bool = False,
-    ) -> None:
-        self.program = program
-        self.inputs, self.output = tuple(inputs), output
-        self.scalars = tuple(scalars)
-        self.description = description
-        self.overlaps = overlaps
-        self._calls: dict[Any, LoopsCall | None] = {}
+    program: PointProgram
+    inputs: Sequence[Labels]
+    output: Labels
+    scalars: tuple[DType, ...] = ()
+    description: str = ""
+    overlaps: bool = False
+    _calls: dict[Any, LoopsCall | None] = field(default_factory=dict[Any, Any], init=False)
 
     def run(
         self,
@@ -235,14 +220,14 @@ class Loops:
         sizes = more | sizes_of(labels, [*inputs, *outputs])
         if any(sizes[label] == 0 for label in self.output):
             return None
-        strides = [strides_of(own, x) for own, x in zip(self.inputs, inputs, strict=True)]
-        results = [strides_of(self.output, x) for x in outputs]
+        strides = [strides_of(own, x.strides) for own, x in zip(self.inputs, inputs, strict=True)]
+        results = [strides_of(self.output, x.strides) for x in outputs]
         layout = lay_out(sizes, strides, results, self.output)
         vector, packed = choose_vector(layout, [x.itemsize for x in (*inputs, *outputs)])
         packs: list[Pack] = []
         if packed:
             for k in packed:
-                # The vector loop walks neighbours then.
+                # In the copy, the vector loop walks neighbours.
                 own, array = strides[k], inputs[k]
                 loops = sorted(own, key=lambda loop: (loop == vector, -abs(own[loop])))
                 shape, steps = (tuple(by[loop] for loop in loops) for by in (sizes, own))
@@ -281,9 +266,11 @@ class Loops:
         loops = [*outer, *([row] if row else []), *([vector] if in_result else []), *aggregated]
         numbers = {label: k for k, label in enumerate(loops)}
 
-        def accesses(strides: list[dict[str, int]], arrays: Sequence[Array]) -> tuple[Access, ...]:
+        def accesses(
+            strides: list[dict[str, int]], arrays: Sequence[Array]
+        ) -> tuple[NestAccess, ...]:
             return tuple(
-                Access(
+                NestAccess(
                     array.dtype,
                     tuple(sorted(numbers[k] for k in own)),
                     unit=vector not in own or own[vector] == array.itemsize,
@@ -352,8 +339,9 @@ def _blocking(
     points = prod(layout.sizes.values())
     if not aggregated or points < SMALL:
         return None, 1, 1
-    # Complex arithmetic is several operations a term, and gains little from blocking.
-    terms = len(program.calls) * (4 if any(t.kind == "c" for t in program.state) else 1)
+    # Complex arithmetic takes several operations per term, and gains little from blocking.
+    terms = len(calls_of((*program.join, *(program.combine or ()))))
+    terms *= 4 if any(t.kind == "c" for t in program.state) else 1
     unroll = 4 if terms <= 12 else 2 if terms <= 24 else 1
     shared = [
         row

@@ -1,4 +1,4 @@
-"""The shape of a loop nest: how arrays lie in memory, which loops there are, what each has of them.
+"""The shape of a loop nest: how arrays lie in memory, and which loops each of them varies with.
 
 Loops go by number, and are merged where every array walks them as one. One of them is the vector
 loop, the innermost, over which the machine's vectors run. If it is a label of the result, every
@@ -10,11 +10,8 @@ of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from eindecomp.lang.dtypes import Array
 
 if TYPE_CHECKING:
     from eindecomp.kernels.point_program import PointProgram
@@ -23,14 +20,14 @@ if TYPE_CHECKING:
 
 
 BLOCK = 4096
-"""Bytes of one row of the scratch block where the vector loop is over the result: what enters the
-loop over it is spread over many elements, and eight such rows stay in the first cache."""
+"""Bytes of one row of the scratch block where the vector loop is over the result: the cost of
+entering that loop is spread over many elements, and eight such rows stay in the first cache."""
 LANES = 32
 """Lanes where it is aggregated: enough vectors to hide the latency of the combination."""
 
 
 @dataclass(frozen=True)
-class Access:
+class NestAccess:
     """One array in a nest: its type, the loops it varies with, and its step along the vector."""
 
     type: DType
@@ -44,9 +41,9 @@ class Nest:
     """A loop nest, complete but for addresses, sizes and strides."""
 
     program: PointProgram
-    inputs: tuple[Access, ...]
+    inputs: tuple[NestAccess, ...]
     scalars: tuple[DType, ...]
-    outputs: tuple[Access, ...]
+    outputs: tuple[NestAccess, ...]
     count: int
     """How many loops there are."""
     outer: tuple[int, ...]
@@ -79,14 +76,14 @@ class Nest:
             return 0
         return self.rows * self.lanes * sum(t.itemsize for t in self.program.state)
 
-    def slots(self) -> list[tuple[str, Access, int]]:
+    def slots(self) -> list[tuple[str, NestAccess, int]]:
         """The name, access and first place of every array among the function's integers."""
         arrays = [
             *((f"a{k}", access) for k, access in enumerate(self.inputs)),
-            *((f"c{k}", Access(of, (), unit=True)) for k, of in enumerate(self.scalars)),
+            *((f"c{k}", NestAccess(of, (), unit=True)) for k, of in enumerate(self.scalars)),
             *((f"z{k}", access) for k, access in enumerate(self.outputs)),
         ]
-        slots: list[tuple[str, Access, int]] = []
+        slots: list[tuple[str, NestAccess, int]] = []
         at = self.count
         for name, access in arrays:
             slots.append((name, access, at))
@@ -111,23 +108,6 @@ class Strides:
     def arrays(self) -> list[dict[str, int]]:
         """All arrays: inputs, then outputs."""
         return [*self.inputs, *self.outputs]
-
-
-def strides_of(labels: Labels, array: Array) -> dict[str, int]:
-    """The byte stride of each label; one that stands twice walks the diagonal."""
-    found: dict[str, int] = {}
-    for label, stride in zip(labels, array.strides, strict=True):
-        found[label] = found.get(label, 0) + stride
-    return found
-
-
-def contiguous(loops: Sequence[str], sizes: dict[str, int], itemsize: int) -> dict[str, int]:
-    """The byte strides of an array whose loops lie one in another, the last one innermost."""
-    strides: dict[str, int] = {}
-    for loop in reversed(loops):
-        strides[loop] = itemsize
-        itemsize *= sizes[loop]
-    return strides
 
 
 def lay_out(
@@ -161,7 +141,7 @@ def lay_out(
 
 
 def _merge(layout: Strides, group: list[str]) -> bool:
-    """Merge two loops that every array walks as one; whether there were such."""
+    """Merge two loops that every array walks as one; returns whether there were any."""
     for outer in group:
         for inner in group:
             if outer != inner and all(

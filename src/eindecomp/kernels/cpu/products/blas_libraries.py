@@ -57,12 +57,16 @@ def blas_library() -> BlasLibrary:
 
 @cache
 def pools() -> list[Any]:
-    """What sets the threads of each BLAS that may be called.
+    """The controllers of the threads of each BLAS that may be called.
 
-    How many OpenMP starts is a setting of each thread that calls: a library that uses it would
+    How many threads OpenMP starts is a setting of each calling thread: a library that uses it would
     start some for every one of ours. It is called only where there is no other.
     """
-    _load_mkl()
+    # MKL, if it is installed beside this Python, with no threads of its own.
+    for path in sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*")):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(str(path)).MKL_Set_Threading_Layer(_SEQUENTIAL)
+            break
     selected: Any = controller().select(user_api="blas")
     loaded: list[Any] = selected.lib_controllers
     apart = [pool for pool in loaded if getattr(pool, "threading_layer", "") != "openmp"]
@@ -107,14 +111,6 @@ def _library(name: str, find: Callable[[str], int], largest: int) -> BlasLibrary
     return BlasLibrary(name, matrices, vectors, largest)
 
 
-def _load_mkl() -> None:
-    """MKL, if it is installed beside this Python, with no threads of its own."""
-    for path in sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*")):
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(str(path)).MKL_Set_Threading_Layer(_SEQUENTIAL)
-            return
-
-
 @cache
 def controller() -> ThreadpoolController:
     """Lists the loaded libraries and sets how many threads each may use."""
@@ -126,7 +122,7 @@ LOCK = RLock()
 _RUNNING: list[int] = []
 """The threads of the runs in progress."""
 _BEFORE: list[tuple[Callable[[int], object], int]] = []
-"""What sets the threads of each library, and how many it had before the first of these runs."""
+"""For each library, what sets its threads, and how many it had before the first of these runs."""
 
 
 @contextmanager
@@ -159,7 +155,7 @@ def _undo_if_none_runs() -> None:
 
 PATIENCE = 5.0
 """Seconds that a fork waits for calls."""
-_PAUSE = 0.001  # seconds between two looks at what is at work
+_PAUSE = 0.001  # seconds between two looks at the marks
 
 
 class CallMark:
@@ -208,7 +204,7 @@ class Gate:
     def enter(self, mark: CallMark) -> None:
         """Set a mark before a call; waits while the gate is closed."""
         mark.at_work = True
-        # Set before looking: who closes the gate looks at marks after doing so.
+        # Set before looking: whoever closes the gate looks at marks after closing it.
         while self.closed and not self._is_within_another(mark):
             mark.at_work = False
             with self._opened:
@@ -232,7 +228,7 @@ class Gate:
         LOCK.acquire()
 
     def _busy(self) -> bool:
-        """Whether a thread is within a call that does not fork itself, in what it reads."""
+        """Whether a thread is within a call and is not itself forking."""
         marks = tuple(self._marks)
         return any(mark.at_work and mark.thread not in self._forkers for mark in marks)
 

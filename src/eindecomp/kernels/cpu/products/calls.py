@@ -1,10 +1,10 @@
 """Matrix products as compiled calls: BLAS for each pair of two stacks, or a loop for few rows.
 
-NumPy's `matmul` does the same as the first, but sets up every array anew, and asks for views that
-take longer to make than a small product to compute. A product with
-a handful of rows takes as long as reading the long matrix does. BLAS first copies that into an
-order of its own, which is worth it only from many rows on; the loop reads it where it lies. Low
-precision is widened on the way, and rounded once.
+NumPy's `matmul` also calls BLAS for each pair, but sets up every array anew, and needs views that
+take longer to make than a small product takes to compute. A product with a handful of rows takes as
+long as reading the long matrix does. BLAS first copies that into an order of its own, which pays
+off only for many rows; the loop reads it where it lies. Low precision is widened on the way, and
+rounded once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MatrixSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class StackProduct:
     """Stacks of products of m × k by k × n matrices, and where their numbers are."""
 
     types: tuple[DType, DType, DType]
@@ -46,9 +46,9 @@ class Product:
     """m, n and k."""
     sides: tuple[MatrixSteps, MatrixSteps, MatrixSteps]
     loops: tuple[tuple[int, int, int, int], ...] = ()
-    """Those over the stack: the size, and the byte step of either input and of the result."""
+    """Loops over the stack: the size, and the byte step of either input and of the result."""
     packs: tuple[Pack, ...] = ()
-    """Arrays that copies stand for; their sides and steps are those of the copies."""
+    """Arrays that are computed through copies; sides and steps are those of the copies."""
 
 
 _OVER_STACK = """
@@ -73,7 +73,7 @@ def kernel(at):
 
 
 def call_over_stack(
-    product: Product, head: Sequence[int], body: Sequence[str], *, turned: bool
+    product: StackProduct, head: Sequence[int], body: Sequence[str], *, turned: bool
 ) -> LoopsCall:
     """A call whose `body` multiplies `first` by `second` into `result`, for all of a stack.
 
@@ -93,7 +93,7 @@ def call_over_stack(
     return LoopsCall(function, filled, addresses, 0, product.packs)
 
 
-def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
+def blas_call(product: StackProduct, library: BlasLibrary) -> LoopsCall | None:
     """A call for a product of one type; None if its sides are too long for the library.
 
     Every matrix has neighbours along its rows or columns.
@@ -116,7 +116,7 @@ def blas_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
     return call_over_stack(product, head, body, turned=turned)
 
 
-def _vector_call(product: Product, library: BlasLibrary) -> LoopsCall | None:
+def _vector_call(product: StackProduct, library: BlasLibrary) -> LoopsCall | None:
     """The same for a product of one row or column: `first` is the vector."""
     (m, n, k), (x, y, z) = product.shape, product.sides
     dtype, turned = product.types[2], m > 1
@@ -145,9 +145,9 @@ def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
 
 
 _MOST_ROWS, _MOST_LOW = 8, 32
-"""Rows up to which BLAS takes longer, and those of low precision, which BLAS does not know."""
+"""The most rows for which BLAS takes longer, and of low precision, which BLAS does not know."""
 _ROWS, _COLUMNS = 4, 3
-"""Sums that are made at once: with what they are made of, they fit sixteen vector registers."""
+"""Sums that are made at once: with their operands they fit sixteen vector registers."""
 _UNPACK = (
     "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
     "x_row, y_column = load_int64(at, 3), load_int64(at, 4)",
@@ -156,8 +156,8 @@ _UNPACK = (
 )
 
 
-def few_rows_call(product: Product) -> LoopsCall | None:
-    """A call for a product of few rows or columns; None if it is not one, or lies otherwise.
+def few_rows_call(product: StackProduct) -> LoopsCall | None:
+    """A call for a product of few rows or columns; None for others, and for other layouts.
 
     In both inputs the numbers that are summed must be neighbours.
     """

@@ -15,11 +15,11 @@ import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
-from eindecomp.kernels.cpu.loops.nest import strides_of
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
+from eindecomp.kernels.tile_arrays import strides_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TYPES = {np.dtype("float32"), np.dtype("float64")}
 _SMALL = 2**14
-"""Points up to which generated loops are not worth comparing with anything."""
+"""Points up to which generated loops are taken without comparison."""
 _WORK = 2**31
 """The most operations of a nest that are measured at a time: some tens of milliseconds."""
 _POINTS = 2**24
@@ -61,7 +61,7 @@ class FusedContraction:
     def prepare(
         self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
     ) -> NestCall | None:
-        """The fastest way to compute arrays of a layout; None if `loops` are, which it is given.
+        """The fastest nest for arrays of a layout; None if `loops`, which compile that, are faster.
 
         Ways that are measured write to the output.
         """
@@ -75,10 +75,14 @@ class FusedContraction:
         return NestCall(self._op, nest, own, out.dtype, self._kernel_of)
 
     def _measure(
-        self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
+        self, operands: Sequence[Array], out: Array, given_sizes: Mapping[str, int], loops: Prepare
     ) -> str:
         """The text of the fastest nest for the first of a class, or that loops are faster."""
-        sizes = _sample(self._op, sizes)
+        # Large contractions are measured on smaller sizes: the longest labels are shortened first.
+        sizes = dict(given_sizes)
+        while cheapest_trees(self._op.inputs, self._op.output, sizes)[0][0] > _WORK:
+            longest = max(sizes, key=lambda label: sizes[label])
+            sizes[longest] = -(-sizes[longest] // 2)
         windows = {label: slice(size) for label, size in sizes.items()}
         labels, arrays = (*self._op.inputs, self._op.output), (*operands, out)
         *given, result = (
@@ -96,20 +100,11 @@ class FusedContraction:
             return fastest_of(ways)
 
 
-def _sample(op: EinSum, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes that stand for larger ones: the longest labels are shortened first."""
-    shorter = dict(sizes)
-    while cheapest_trees(op.inputs, op.output, shorter)[0][0] > _WORK:
-        longest = max(shorter, key=lambda label: shorter[label])
-        shorter[longest] = -(-shorter[longest] // 2)
-    return shorter
-
-
 def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str, int]) -> str:
     """The class: labels and types, sizes that are about the same, and the order in memory."""
     layouts: list[object] = []
     for own, array in zip((*op.inputs, op.output), (*operands, out), strict=True):
-        strides = strides_of(own, array)
+        strides = strides_of(own, array.strides)
         reach = sum((sizes[label] - 1) * abs(step) for label, step in strides.items())
         is_compact = reach + array.itemsize == array.nbytes
         layouts.append(

@@ -17,14 +17,14 @@ from math import prod
 import numpy as np
 
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
-from eindecomp.kernels.cpu.loops.nest import Strides, contiguous, lay_out, strides_of
+from eindecomp.kernels.cpu.loops.nest import Strides, lay_out
 from eindecomp.kernels.cpu.products.blas_libraries import blas_library
-from eindecomp.kernels.cpu.products.calls import MatrixSteps, Product, blas_call, few_rows_call
-from eindecomp.kernels.tile_arrays import sizes_of
+from eindecomp.kernels.cpu.products.calls import MatrixSteps, StackProduct, blas_call, few_rows_call
+from eindecomp.kernels.tile_arrays import contiguous, sizes_of, strides_of
 from eindecomp.lang.dtypes import LOW_PRECISION, Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 
-# About what a call costs, copying an element, one multiply-add: to tell orders of loops apart.
+# Rough seconds of a call, of copying an element, of one multiply-add: to rank orders of loops.
 _CALL, _COPY, _MULADD = 1e-6, 1.5e-9, 3.5e-11
 _SMALL = 8**3
 """Multiply-adds of one matrix product below which generated loops are faster."""
@@ -44,7 +44,7 @@ class Matrices:
     columns: Labels
     summed: Labels
     copied: tuple[bool, bool, bool]
-    """Whether the first input, the second and the result do not fit BLAS as they lie."""
+    """For the first input, the second and the result: whether BLAS cannot take it as it lies."""
 
     def size(self, loops: Iterable[str]) -> int:
         """How many indices several loops have together."""
@@ -63,7 +63,7 @@ class Matrices:
 
 
 class Gemm:
-    """A product-sum of two inputs; `prepare` says whether matrix products are the way."""
+    """A product-sum of two inputs; `prepare` decides whether matrix products compute it."""
 
     def __init__(self, op: EinSum, dtypes: Sequence[DType], out: DType) -> None:
         self.op = op
@@ -76,7 +76,7 @@ class Gemm:
         return op.is_contraction and len(op.inputs) == 2 and wide <= _BLAS and len(wide) == 1
 
     def prepare(self, operands: Sequence[Array], out: Array) -> LoopsCall | None:
-        """What computes arrays of a layout; None if generated loops are faster."""
+        """The call that computes arrays of a layout; None if generated loops are faster."""
         matrices = self.arranged(operands, out)
         if matrices is None:
             return None
@@ -92,11 +92,13 @@ class Gemm:
         return blas_call(_product(matrices, types, (wide, wide, wide)), blas_library())
 
     def arranged(self, operands: Sequence[Array], out: Array) -> Matrices | None:
-        """The cheapest matrices to see arrays as; None if loops are cheaper."""
+        """The cheapest way to see arrays as matrices; None if loops are cheaper."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
-        first, second = (strides_of(own, x) for own, x in zip(op.inputs, operands, strict=True))
-        layout = lay_out(sizes, [first, second], [strides_of(op.output, out)], op.output)
+        first, second = (
+            strides_of(own, x.strides) for own, x in zip(op.inputs, operands, strict=True)
+        )
+        layout = lay_out(sizes, [first, second], [strides_of(op.output, out.strides)], op.output)
         x, y, z = (set(own) for own in layout.arrays)
         # Loops of one array alone are summed or repeated: generated loops do that.
         if (x ^ y) & set(layout.aggregated) or z - x - y:
@@ -110,8 +112,8 @@ class Gemm:
         if shortest == 1 and (m * n * k < _LONG or middle < 2):
             return None
         itemsizes = [operands[0].itemsize, operands[1].itemsize, out.itemsize]
-        found = min(_candidates(layout, classes, itemsizes), key=price)
-        return None if shortest == 1 and any(found.copied) else found
+        cheapest = min(_candidates(layout, classes, itemsizes), key=price)
+        return None if shortest == 1 and any(cheapest.copied) else cheapest
 
 
 _BLAS = {np.dtype(t) for t in ("float32", "float64", "complex64", "complex128")}
@@ -139,19 +141,19 @@ def _cuts_of(layout: Strides, part: Sequence[str], *, looped: bool) -> list[tupl
     """
     if not part:
         return [((), ())]
-    found: dict[Labels, Labels] = {}
+    rest_by_run: dict[Labels, Labels] = {}
     for own in layout.arrays:
         if part[0] in own:
             order = sorted(part, key=lambda k: -abs(own[k]))
             for length in range(len(order), 0 if looped else len(order) - 1, -1):
                 for start in range(len(order) - length + 1):
                     run = order[start : start + length]
-                    found.setdefault(tuple(run), tuple(k for k in order if k not in run))
-    return [(rest, run) for run, rest in found.items()]
+                    rest_by_run.setdefault(tuple(run), tuple(k for k in order if k not in run))
+    return [(rest, run) for run, rest in rest_by_run.items()]
 
 
 def _step(layout: Strides, own: dict[str, int], loops: Sequence[str]) -> int | None:
-    """The one step of several loops in an array; None where there is none."""
+    """The step of several loops in an array as one; None if they have no common step."""
     if not loops:
         return 0
     step = expected = own[loops[-1]]
@@ -192,7 +194,7 @@ def _product(
     matrices: Matrices,
     types: tuple[DType, DType, DType],
     computed: tuple[DType, DType, DType],
-) -> Product:
+) -> StackProduct:
     """The matrices by their places in memory, or in copies of the types that are computed."""
     layout, sizes = matrices.layout, matrices.layout.sizes
     steps: list[dict[str, int]] = []
@@ -213,4 +215,4 @@ def _product(
     )
     x, y, z = steps
     loops = tuple((sizes[t], x.get(t, 0), y.get(t, 0), z.get(t, 0)) for t in matrices.batch)
-    return Product(computed, matrices.shape, (first, second, result), loops, tuple(packs))
+    return StackProduct(computed, matrices.shape, (first, second, result), loops, tuple(packs))

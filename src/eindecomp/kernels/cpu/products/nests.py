@@ -57,7 +57,7 @@ class BlockedNest:
     def times(self, inputs: Sequence[Labels]) -> list[int]:
         """When each step is taken."""
         labels = [*inputs, *(step.labels for step in self.steps)]
-        # What a tensor is: made before, within or after the blocks; inputs with the label are cut.
+        # When a tensor is made: before, within or after the blocks; inputs with the label are cut.
         when = [INSIDE if self.blocked in own else BEFORE for own in inputs]
         for step in self.steps:
             operands = (step.first, step.second)
@@ -80,7 +80,7 @@ class BlockedNest:
         return min(size, -(-block // _UNIT) * _UNIT) if block > _UNIT else block
 
     def temporaries(self, inputs: Sequence[Labels], sizes: Sizes, itemsize: int) -> list[list[int]]:
-        """The shapes of what all steps but the last make, one block of it where it is made so."""
+        """The shapes of what all steps but the last make, of one block if made block by block."""
         short = {**sizes, self.blocked: self.block(inputs, sizes, itemsize)}
         return [
             [(short if at == INSIDE else sizes)[label] for label in step.labels]
@@ -169,17 +169,17 @@ def _pair(first: Labels, second: Labels, out: Labels) -> EinSum:
 # Which nests are worth measuring
 
 _TREES = 12
-"""Trees that are looked at, the cheapest ones; layouts decide between those of the same work."""
+"""How many of the cheapest trees are looked at; layouts decide between those of equal work."""
 _MORE = 1.6
-"""Times as many operations as the cheapest tree's that one may take to be looked at."""
+"""A tree is looked at if it takes at most this many times the cheapest tree's operations."""
 _ORDERS = 27
 """Orders of temporaries that are looked at for each tree."""
 _MEASURED = 8
 """Nests that are measured."""
 _LARGEST = 2**25
 """Bytes of temporaries beyond which no nest is offered as long as another needs less."""
-# About what a call costs, a point of a loop, and a byte of a temporary that is too large for the
-# caches near a core: to tell nests apart.
+# Rough seconds of a call, of a point of a loop, and of a byte of a temporary that is too large for
+# the caches near a core: to rank nests.
 _CALL, _LOOP, _BYTE = 1e-6, 5e-10, 1e-10
 _SCATTERED = 4  # times as long, where a loop has no vectors to read
 _NEAR = 2**20  # bytes
@@ -188,7 +188,7 @@ _NEAR = 2**20  # bytes
 def candidates(
     op: EinSum, operands: Sequence[Array], out: Array, sizes: Sizes
 ) -> list[BlockedNest]:
-    """The most promising nests, the best of them first as far as one can tell."""
+    """The most promising nests, the one that seems best first."""
     ranked = cheapest_trees(op.inputs, op.output, sizes, _TREES)
     trees = [tree for work, tree in ranked if work <= _MORE * ranked[0][0]]
     nests = dict.fromkeys(
@@ -302,6 +302,6 @@ def _pair_seconds(labels: Sequence[Labels], arrays: Sequence[Array]) -> float:
 
 
 def _unseen(shape: Sequence[int], of: DType) -> Array:
-    """A compact array to be looked at but not into."""
+    """A compact array of which only the layout is read."""
     strides = [of.itemsize * prod(shape[k + 1 :]) for k in range(len(shape))]
     return as_strided(np.empty(1, of), shape, strides)

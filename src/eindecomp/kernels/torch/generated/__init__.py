@@ -1,4 +1,4 @@
-"""Triton kernels generated for joins that are no plain product, or aggregations that are no sum.
+"""Triton kernels generated for joins that are not plain products, or not summed.
 
 `form` says which loops an EinSum takes, and the ways to run them; `tile_kernel` writes the source
 of its kernel (scalar functions by `emit`); `launch` compiles it and runs it in the fastest way, and

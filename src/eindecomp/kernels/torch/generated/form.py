@@ -1,11 +1,11 @@
-"""From an EinSum to the form of its kernel, and in how many ways that may be run.
+"""The form of an EinSum's kernel, and the ways to run it.
 
 Labels fall in four groups: batch, rows, columns, summed. Rows and columns span the tile of
 accumulators that one program keeps. Labels of a group that lie in every array as one longer label
 does are merged into one axis. A form is all that a kernel's source depends on: neither addresses,
 nor sizes, nor strides.
 
-Which way is the fastest on a card, the first call on sizes of a class measures; the verdict is kept
+The first call on sizes of a class measures which way is the fastest on a card; the verdict is kept
 on disk.
 """
 
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
 
 from eindecomp.errors import RunError
 from eindecomp.kernels.measured import Verdicts, fastest_of
+from eindecomp.kernels.tile_arrays import contiguous
 from eindecomp.kernels.torch.timing import seconds_of
 
 if TYPE_CHECKING:
@@ -31,33 +32,27 @@ if TYPE_CHECKING:
     from eindecomp.lang.einsum import EinSum, Labels
 
     Strides = Mapping[str, int]
-    """How many elements apart neighbours along each label are; a label without is not in it."""
+    """The stride of each label that an array has, in elements."""
 
 BATCH, ROWS, COLS, SUMMED = range(4)
 LETTERS = "bmnk"
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class JoinAxis:
     """One loop: its size, and its stride in every array, inputs first."""
 
     size: int
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Labels of more than one element, by group."""
+class Split(NamedTuple):
+    """Labels of more than one element, by group, in the order in which kernels take them."""
 
     batch: Labels
     rows: Labels
     cols: Labels
     summed: Labels
-
-    @property
-    def groups(self) -> tuple[Labels, Labels, Labels, Labels]:
-        """All four, in the order in which kernels take them."""
-        return self.batch, self.rows, self.cols, self.summed
 
 
 def split_labels(op: EinSum, read: int, sizes: Mapping[str, int]) -> Split:
@@ -107,25 +102,25 @@ def _tile_of(
 
 def axes_of(
     labels: Sequence[str], sizes: Mapping[str, int], arrays: Sequence[Strides], lead: int
-) -> tuple[Axis, ...]:
+) -> tuple[JoinAxis, ...]:
     """The axes of one group, outermost first: in the order of the array `lead`, merged.
 
     >>> axes_of("ab", {"a": 2, "b": 3}, [{"a": 3, "b": 1}, {}], 0)
-    (Axis(size=6, strides=(1, 0)),)
+    (JoinAxis(size=6, strides=(1, 0)),)
     """
-    axes = [Axis(sizes[k], tuple(array.get(k, 0) for array in arrays)) for k in labels]
+    axes = [JoinAxis(sizes[k], tuple(array.get(k, 0) for array in arrays)) for k in labels]
     axes.sort(key=lambda axis: -axis.strides[lead])
-    merged: list[Axis] = []
+    merged: list[JoinAxis] = []
     for axis in axes:
         continued = tuple(stride * axis.size for stride in axis.strides)
         if merged and merged[-1].strides == continued:
-            axis = Axis(merged.pop().size * axis.size, axis.strides)
+            axis = JoinAxis(merged.pop().size * axis.size, axis.strides)
         merged.append(axis)
     return tuple(merged)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class JoinAccess:
     """One array: its type, and whether it varies along the axes of each group."""
 
     type: DType
@@ -133,16 +128,16 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class JoinForm:
     """A kernel's program, arrays, and how many axes each group has."""
 
     program: PointProgram
-    inputs: tuple[Access, ...]
+    inputs: tuple[JoinAccess, ...]
     scalars: tuple[DType, ...]
-    outputs: tuple[Access, ...]
+    outputs: tuple[JoinAccess, ...]
     counts: tuple[int, int, int, int]
 
-    def arrays(self) -> list[tuple[str, Access]]:
+    def arrays(self) -> list[tuple[str, JoinAccess]]:
         """The name of every array in the source, inputs first."""
         return [
             *((f"a{k}", access) for k, access in enumerate(self.inputs)),
@@ -169,7 +164,7 @@ class Form:
             for j in range(self.counts[g])
         ]
 
-    def integers(self, groups: Sequence[Sequence[Axis]]) -> list[int]:
+    def integers(self, groups: Sequence[Sequence[JoinAxis]]) -> list[int]:
         """The values of the sizes and strides, for axes that have this form."""
         sizes = [axis.size for axes in groups for axis in axes]
         strides = [
@@ -182,18 +177,20 @@ class Form:
         return [*sizes, *strides]
 
 
-def accesses(types: Sequence[DType], groups: Sequence[Sequence[Axis]]) -> tuple[Access, ...]:
+def accesses(
+    types: Sequence[DType], groups: Sequence[Sequence[JoinAxis]]
+) -> tuple[JoinAccess, ...]:
     """How arrays of the given types, in the axes' order, vary with each group.
 
     Along an axis without elements all do, so that nothing is read ahead of its loop.
     """
-    found: list[Access] = []
+    varying: list[JoinAccess] = []
     for k, of in enumerate(types):
         batch, rows, cols, summed = (
             any(axis.strides[k] or not axis.size for axis in axes) for axes in groups
         )
-        found.append(Access(of, (batch, rows, cols, summed)))
-    return tuple(found)
+        varying.append(JoinAccess(of, (batch, rows, cols, summed)))
+    return tuple(varying)
 
 
 PACK = 4
@@ -223,15 +220,15 @@ class Copy:
 
     def make(self, operand: torch.Tensor) -> torch.Tensor:
         """Copy an operand."""
-        found = operand.as_strided(self.shape, self.source, operand.storage_offset())
-        found = found.reshape(self.batch, self.summed, self.own)
+        matrices = operand.as_strided(self.shape, self.source, operand.storage_offset())
+        matrices = matrices.reshape(self.batch, self.summed, self.own)
         shape = (self.batch, self.packs, self.padded, PACK)
         buffer = torch.empty(shape, dtype=operand.dtype, device=operand.device)
         whole, rest = divmod(self.summed, PACK)
-        packed = found[:, : whole * PACK].reshape(self.batch, whole, PACK, self.own)
+        packed = matrices[:, : whole * PACK].reshape(self.batch, whole, PACK, self.own)
         buffer[:, :whole, : self.own].copy_(packed.transpose(2, 3))
         if rest:
-            last = found[:, whole * PACK :].transpose(1, 2)
+            last = matrices[:, whole * PACK :].transpose(1, 2)
             buffer[:, whole, : self.own, :rest].copy_(last)
         return buffer
 
@@ -239,7 +236,7 @@ class Copy:
 def copy_of(
     source: Mapping[str, int], sizes: Mapping[str, int], split: Split, tile: tuple[int, int]
 ) -> tuple[Copy, dict[str, int]] | None:
-    """The copy of an operand of given strides, and the copy's; None if it is of no use.
+    """The copy of an operand of given strides, and the copy's own; None if it would not help.
 
     In packs, the stride of a summed step is that of a pack: the kernel knows.
     """
@@ -260,20 +257,12 @@ def copy_of(
         padded=-(-counts[-1] // block) * block,
     )
     step = copy.padded * PACK
-    strides = _contiguous(own, sizes, PACK) | _contiguous(summed, sizes, step)
-    return copy, strides | _contiguous(batch, sizes, step * copy.packs)
-
-
-def _contiguous(labels: list[str], sizes: Mapping[str, int], step: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for label in reversed(labels):
-        found[label] = step
-        step *= sizes[label]
-    return found
+    strides = contiguous(own, sizes, PACK) | contiguous(summed, sizes, step)
+    return copy, strides | contiguous(batch, sizes, step * copy.packs)
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Tuning:
     """One way to run a kernel: a block of the tile, the blocks of a tile, and the rest."""
 
     rows: int
@@ -307,21 +296,21 @@ class Config:
         return f"{how} {tile} unroll {self.unroll} warps {self.warps}{limit}"
 
 
-INTERPRETED = Config(8, 8, 2, 2, unroll=2)
+INTERPRETED = Tuning(8, 8, 2, 2, unroll=2)
 LARGE = (
-    Config(8, 16, 4, 8, 4, 1, True),
-    Config(8, 16, 8, 4, 4, 1, True, 96),
-    Config(8, 16, 8, 8, 4, 1, True, 144),
-    Config(8, 16, 8, 8, 4, 1, True, 128),
-    Config(16, 16, 8, 8, 8, 4, registers=128),
+    Tuning(8, 16, 4, 8, 4, 1, True),
+    Tuning(8, 16, 8, 4, 4, 1, True, 96),
+    Tuning(8, 16, 8, 8, 4, 1, True, 144),
+    Tuning(8, 16, 8, 8, 4, 1, True, 128),
+    Tuning(16, 16, 8, 8, 8, 4, registers=128),
 )
 """Ways for many rows and columns. A block has one accumulator for each thread, so that a tile takes
 `high` times `wide` registers, and a step as many loads as their sum."""
 _SMALL = (
-    Config(8, 16, 4, 4, 4, 1, True),
-    Config(8, 16, 4, 4, 4, 4),
-    Config(8, 16, 2, 2, 4, 8),
-    Config(4, 8, 2, 2, 1, 8),
+    Tuning(8, 16, 4, 4, 4, 1, True),
+    Tuning(8, 16, 4, 4, 4, 4),
+    Tuning(8, 16, 2, 2, 4, 8),
+    Tuning(4, 8, 2, 2, 1, 8),
 )
 _MOST = 8  # ways that are tried: each has to be compiled
 _REGISTERS = 128  # that accumulators may take
@@ -330,7 +319,7 @@ MANY = 2**33
 """Points from which on it pays to measure several configurations."""
 
 
-def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> list[Config]:
+def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> list[Tuning]:
     """The ways worth trying for a tile kernel, of which the first serves without measuring.
 
     `points` are those of the join; `width` is the number of registers that a state takes. Tiles are
@@ -341,8 +330,8 @@ def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> l
     >>> [config.tile for config in tile_configs(1, 512, 512, 2**39, 1)]
     [(16, 32), (8, 16)]
     """
-    fitting: list[Config] = []
-    filling: list[Config] = []
+    fitting: list[Tuning] = []
+    filling: list[Tuning] = []
     for way in (*LARGE, *_SMALL):
         high, wide = way.tile
         if way.high * way.wide * width <= _REGISTERS and high <= rows and wide <= cols:
@@ -350,9 +339,9 @@ def tile_configs(batch: int, rows: int, cols: int, points: int, width: int) -> l
             if batch * -(-rows // high) * -(-cols // wide) >= _PROGRAMS:
                 filling.append(way)
     height, breadth = _power(rows, 8), _power(cols, 16)
-    block = Config(height, breadth, unroll=8, warps=max(1, height * breadth // 32))
-    found = filling[:_MOST] or [*fitting[-1:], block]
-    return found if points >= MANY else found[:1]
+    block = Tuning(height, breadth, unroll=8, warps=max(1, height * breadth // 32))
+    ways = filling[:_MOST] or [*fitting[-1:], block]
+    return ways if points >= MANY else ways[:1]
 
 
 def _power(size: int, most: int) -> int:
@@ -362,7 +351,7 @@ def _power(size: int, most: int) -> int:
 _VERDICTS = Verdicts("triton joins", lambda: [triton.__version__, torch.cuda.get_device_name()])
 
 
-def fastest_config(name: str, configs: Sequence[Config], run: Callable[[Config], None]) -> Config:
+def fastest_config(name: str, configs: Sequence[Tuning], run: Callable[[Tuning], None]) -> Tuning:
     """The fastest way for a class of joins, measured once; those that do not run are left out."""
     if len(configs) == 1 or torch.cuda.is_current_stream_capturing():
         return configs[0]

@@ -28,11 +28,11 @@ if knobs.runtime.interpret:
         def computed(*tensors):
             arrays = [tensor.handle.data for tensor in tensors]
             with np.errstate(all="ignore"):
-                found = np.asarray(function(*arrays)).astype(arrays[0].dtype)
+                values = np.asarray(function(*arrays)).astype(arrays[0].dtype)
             of = max((tensor.type for tensor in tensors), key=lambda t: t.is_block())
             if of.is_block():
-                of = tl.block_type(of.scalar, list(found.shape))
-            return tl.tensor(TensorHandle(found, tensors[0].handle.dtype), of)
+                of = tl.block_type(of.scalar, list(values.shape))
+            return tl.tensor(TensorHandle(values, tensors[0].handle.dtype), of)
 
         return computed
 
@@ -74,12 +74,6 @@ def minimum(x, y):
 
 
 @triton.jit
-def relu(x):
-    """max(x, 0)."""
-    return maximum(x, tl.full([], 0, x.dtype))
-
-
-@triton.jit
 def sign(x):
     """1, −1 or 0; NaN stays."""
     zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
@@ -97,26 +91,6 @@ def sqrt(x):
 
 
 @triton.jit
-def rsqrt(x):
-    """1 / √x."""
-    return divide(tl.full([], 1.0, x.dtype), sqrt(x))
-
-
-@triton.jit
-def sigmoid(x):
-    """1 / (1 + e^-x)."""
-    one = tl.full([], 1.0, x.dtype)
-    e = libdevice.exp(negative(tl.abs(x)))
-    return divide(tl.where(x >= tl.full([], 0.0, x.dtype), one, e), one + e)
-
-
-@triton.jit
-def silu(x):
-    """x / (1 + e^-x)."""
-    return x * sigmoid(x)
-
-
-@triton.jit
 def gelu(x):
     """x Φ(x)."""
     return x * libdevice.normcdf(x)
@@ -128,18 +102,18 @@ def floor_divide_signed(x, y):
     zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
     none, flips = y == zero, y == zero - one
     safe = tl.where(none | flips, one, y)
-    found = x // safe
-    rest = x - found * safe
+    quotient = x // safe
+    rest = x - quotient * safe
     down = (rest != zero) & ((rest < zero) != (safe < zero))
-    found = tl.where(down, found - one, found)
-    return tl.where(none, zero, tl.where(flips, zero - x, found))
+    quotient = tl.where(down, quotient - one, quotient)
+    return tl.where(none, zero, tl.where(flips, zero - x, quotient))
 
 
 @triton.jit
-def remainder_signed(x, y):
-    """What rounding the quotient of integers down leaves; 0 where the divisor is."""
+def remainder(x, y, quotient):
+    """What a quotient of integers leaves; 0 where the divisor is."""
     zero = tl.full([], 0, x.dtype)
-    return tl.where(y == zero, zero, x - floor_divide_signed(x, y) * y)
+    return tl.where(y == zero, zero, x - quotient * y)
 
 
 @triton.jit
@@ -147,13 +121,6 @@ def floor_divide_unsigned(x, y):
     """The quotient of unsigned integers; 0 where the divisor is."""
     zero, one = tl.full([], 0, x.dtype), tl.full([], 1, x.dtype)
     return tl.where(y == zero, zero, x // tl.where(y == zero, one, y))
-
-
-@triton.jit
-def remainder_unsigned(x, y):
-    """What the quotient of unsigned integers leaves; 0 where the divisor is."""
-    zero = tl.full([], 0, x.dtype)
-    return tl.where(y == zero, zero, x - floor_divide_unsigned(x, y) * y)
 
 
 @triton.jit
@@ -176,8 +143,8 @@ def floor_divide_float(x, y):
     exact = tl.where(below, quotient - one, quotient)
     down = tl.floor(exact)
     down = tl.where(exact - down > tl.full([], 0.5, x.dtype), down + one, down)
-    found = tl.where(exact == zero, libdevice.copysign(exact, plain), down)
-    return tl.where(y == zero, plain, found)
+    signed = tl.where(exact == zero, libdevice.copysign(exact, plain), down)
+    return tl.where(y == zero, plain, signed)
 
 
 @triton.jit
@@ -187,6 +154,6 @@ def saturate(x, low: tl.constexpr, high: tl.constexpr, to: tl.constexpr):
     least = tl.full([], low, tl.float64)
     end = tl.full([], high + 1, tl.float64)
     inside = (wide >= least) & (wide < end)
-    found = tl.where(inside, wide, tl.full([], 0.0, tl.float64)).to(to)
-    found = tl.where(wide >= end, tl.full([], high, to), found)
-    return tl.where(wide < least, tl.full([], low, to), found)
+    integer = tl.where(inside, wide, tl.full([], 0.0, tl.float64)).to(to)
+    integer = tl.where(wide >= end, tl.full([], high, to), integer)
+    return tl.where(wide < least, tl.full([], low, to), integer)

@@ -20,18 +20,19 @@ from triton import knobs
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
+from eindecomp.kernels.tile_arrays import strides_of
 from eindecomp.kernels.torch.generated.emit import Unsuited
 from eindecomp.kernels.torch.generated.form import (
     COLS,
     INTERPRETED,
     ROWS,
     SUMMED,
-    Access,
-    Axis,
-    Config,
     Copy,
-    Form,
+    JoinAccess,
+    JoinAxis,
+    JoinForm,
     Split,
+    Tuning,
     accesses,
     axes_of,
     copy_of,
@@ -41,7 +42,7 @@ from eindecomp.kernels.torch.generated.form import (
 )
 from eindecomp.kernels.torch.generated.tile_kernel import tile_source
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
 Tensor = Any
@@ -83,9 +84,9 @@ class FusedJoin:
         self.scalars = tuple(scalar_type(t) for _, t in scalar_types)
         self.state = held_types(self.program, finish_of(op.agg, self.program.state), out)
         everywhere = (True, True, True, True)
-        inputs = tuple(Access(t, everywhere) for t in dtypes[: self.read])
-        outputs = tuple(Access(t, everywhere) for t in self.state)
-        tile_source(Form(self.program, inputs, self.scalars, outputs, (1, 1, 1, 1)), 1, 1)
+        inputs = tuple(JoinAccess(t, everywhere) for t in dtypes[: self.read])
+        outputs = tuple(JoinAccess(t, everywhere) for t in self.state)
+        tile_source(JoinForm(self.program, inputs, self.scalars, outputs, (1, 1, 1, 1)), 1, 1)
         self._launches: dict[Any, Any] = {}
 
     def run(
@@ -94,11 +95,11 @@ class FusedJoin:
         states: Tensors,
         sizes: Sizes,
         scalars: Sequence[object] = (),
-        config: Config | None = None,
+        config: Tuning | None = None,
     ) -> None:
         """Compute the states into tensors, one for each type of `state`.
 
-        `sizes` has every label's. It is done in the given way, or else in the fastest.
+        `sizes` has every label's. They are computed in the given way, or else in the fastest.
         """
         read = operands[: self.read]
         layout = [(tuple(x.shape), x.stride(), x.dtype) for x in (*read, *states) if x is not None]
@@ -184,18 +185,23 @@ def _empty(join: FusedJoin, operands: list[Any], scalars: list[Any], sizes: list
 
 
 def _prepare(
-    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, config: Config | None
+    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, config: Tuning | None
 ) -> Launch | None:
-    """How tensors of a layout are computed; None if there is nothing to compute."""
+    """The launch for tensors of a layout; None if there is nothing to compute."""
     if not is_interpreted() and outputs[0].device.type != "cuda":
         raise InputError(f"{join.op}: a generated kernel computes tensors on CUDA devices")
     if 0 in outputs[0].shape:
         return None
     split = split_labels(join.op, join.read, sizes)
-    ways = [config] if config else _ways(join, sizes, split)
-    launches: dict[Config, Launch] = {}
+    extents = [prod(sizes[label] for label in group) for group in split]
+    if config is not None or is_interpreted():
+        ways = [config or INTERPRETED]
+    else:
+        words = sum(-(-t.itemsize // 4) for t in join.program.state)
+        ways = tile_configs(*extents[:SUMMED], points=prod(extents), width=words)
+    launches: dict[Tuning, Launch] = {}
 
-    def launch_of(way: Config) -> Launch:
+    def launch_of(way: Tuning) -> Launch:
         if way not in launches:
             launches[way] = _tiles(join, operands, outputs, sizes, split, way)
         return launches[way]
@@ -204,53 +210,44 @@ def _prepare(
         nonlocal chosen
         if chosen is None:
             # One verdict holds for the join, and the sizes up to the next power of two.
-            classes = [max(n - 1, 0).bit_length() for n in _extents(sizes, split)]
+            classes = [max(n - 1, 0).bit_length() for n in extents]
             name = _digest(repr((join.op.definition, join.dtypes, join.state))) + repr(classes)
-            found = fastest_config(name, ways, lambda way: launch_of(way)(x, z, scalars))
-            chosen = launch_of(found)
+            fastest = fastest_config(name, ways, lambda way: launch_of(way)(x, z, scalars))
+            chosen = launch_of(fastest)
         chosen(x, z, scalars)
 
     chosen: Launch | None = None
     return launch
 
 
-def _ways(join: FusedJoin, sizes: Sizes, split: Split) -> list[Config]:
-    if is_interpreted():
-        return [INTERPRETED]
-    batch, rows, cols, summed = _extents(sizes, split)
-    words = sum(-(-t.itemsize // 4) for t in join.program.state)
-    return tile_configs(batch, rows, cols, batch * rows * cols * summed, words)
-
-
-def _extents(sizes: Sizes, split: Split) -> list[int]:
-    return [prod(sizes[label] for label in group) for group in split.groups]
-
-
 def _tiles(
-    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, split: Split, config: Config
+    join: FusedJoin, operands: Tensors, outputs: Tensors, sizes: Sizes, split: Split, config: Tuning
 ) -> Launch:
     """A launch of the kernel in one way."""
-    given = [_strides(x, t) for x, t in zip(join.op.inputs[: join.read], operands, strict=True)]
-    results = [_strides(join.op.output, z) for z in outputs]
+    given = [
+        strides_of(x, t.stride())
+        for x, t in zip(join.op.inputs[: join.read], operands, strict=True)
+    ]
+    results = [strides_of(join.op.output, z.stride()) for z in outputs]
     rows, cols = (  # as the result's lie in memory
         tuple(sorted(side, key=lambda label: -results[0][label]))
         for side in (split.rows, split.cols)
     )
-    split = replace(split, rows=rows, cols=cols)
+    split = split._replace(rows=rows, cols=cols)
     copies: list[Copy | None] = [None] * join.read
     if config.packed:
         for k, source in enumerate(given):
-            found = copy_of(source, sizes, split, config.tile)
-            if found is not None:
-                copies[k], given[k] = found
+            copy = copy_of(source, sizes, split, config.tile)
+            if copy is not None:
+                copies[k], given[k] = copy
     arrays = [*given, *results]
-    groups = [axes_of(labels, sizes, arrays, join.read) for labels in split.groups[:SUMMED]]
-    one = (Axis(1, (0,) * len(arrays)),)
+    groups = [axes_of(labels, sizes, arrays, join.read) for labels in split[:SUMMED]]
+    one = (JoinAxis(1, (0,) * len(arrays)),)
     groups.append(axes_of(split.summed, sizes, arrays, 0) or one)
     types = [*join.dtypes[: join.read], *(dtype(str(z.dtype)[6:]) for z in outputs)]
     varying = accesses(types, groups)
     counts: Any = tuple(len(axes) for axes in groups)
-    form = Form(join.program, varying[: join.read], join.scalars, varying[join.read :], counts)
+    form = JoinForm(join.program, varying[: join.read], join.scalars, varying[join.read :], counts)
     direct = [x for x, copy in zip(form.inputs, copies, strict=True) if copy is None]
     if config.packed and (counts[SUMMED] > 1 or any(x.varies[SUMMED] for x in direct)):
         return _tiles(join, operands, outputs, sizes, split, replace(config, packed=False))
@@ -284,15 +281,7 @@ def _tiles(
     return launch
 
 
-def _strides(labels: Labels, tensor: Tensor) -> dict[str, int]:
-    """The stride of each label; one that stands twice walks the diagonal."""
-    found: dict[str, int] = {}
-    for label, stride in zip(labels, tensor.stride(), strict=True):
-        found[label] = found.get(label, 0) + stride
-    return found
-
-
-def _is_long(groups: Sequence[Sequence[Axis]]) -> bool:
+def _is_long(groups: Sequence[Sequence[JoinAxis]]) -> bool:
     """Whether some array reaches further than 32 bits of offset."""
     count = max((len(axis.strides) for axes in groups for axis in axes), default=0)
     reach = [

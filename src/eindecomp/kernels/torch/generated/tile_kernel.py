@@ -1,4 +1,4 @@
-"""The source of a kernel like a matrix product: a tile of accumulators, a loop over the summed.
+"""The source of a kernel like a matrix product: a tile of accumulators, loops over summed axes.
 
 Every value that is loaded serves a whole row or column of the tile. A tile is cut into blocks, each
 of one accumulator for each thread, and the source names every block by itself: left to choose how
@@ -16,13 +16,8 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import product
 
-from eindecomp.kernels.torch.generated.emit import (
-    POINT,
-    NamedValue,
-    ScalarLines,
-    literal,
-    type_text,
-)
+from eindecomp.kernels.scalar_lines import NamedValue, ScalarLines
+from eindecomp.kernels.torch.generated.emit import POINT, TRITON, literal, type_text
 from eindecomp.kernels.torch.generated.form import (
     BATCH,
     COLS,
@@ -30,8 +25,8 @@ from eindecomp.kernels.torch.generated.form import (
     PACK,
     ROWS,
     SUMMED,
-    Access,
-    Form,
+    JoinAccess,
+    JoinForm,
 )
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Expr
@@ -43,7 +38,7 @@ _TILE = "ROWS, COLS"
 
 
 @cache
-def tile_source(form: Form, high: int, wide: int, packed: bool = False) -> str:
+def tile_source(form: JoinForm, high: int, wide: int, packed: bool = False) -> str:
     """Write the function `kernel`; every program computes one tile of one element of the batch.
 
     A tile is so many blocks high and wide. If it is `packed`, inputs are loaded in packs: all that
@@ -56,7 +51,7 @@ def tile_source(form: Form, high: int, wide: int, packed: bool = False) -> str:
 class _TileWriter:
     """Writes a kernel from the top down, from the outermost loop inwards."""
 
-    def __init__(self, form: Form, high: int, wide: int, packed: bool) -> None:
+    def __init__(self, form: JoinForm, high: int, wide: int, packed: bool) -> None:
         self.form, self.program, self.packed = form, form.program, packed
         self.high, self.wide = range(high), range(wide)
         self._blocks = [*product(self.high, self.wide)]
@@ -100,7 +95,7 @@ class _TileWriter:
         self._depth -= 1
 
     def _place(self) -> None:
-        """Which tile this is: bands of rows are walked column by column, so that caches serve."""
+        """Find this program's tile: bands of rows are walked by columns, so that caches serve."""
         high, wide = len(self.high), len(self.wide)
         self._put(
             f"rows = {self._extent(ROWS)}",
@@ -152,7 +147,7 @@ class _TileWriter:
         axes = range(self.form.counts[group])
         return " + ".join(f"{letter}{j}_i{suffix} * {name}_{letter}{j}" for j in axes)
 
-    def _begin_array(self, name: str, access: Access) -> None:
+    def _begin_array(self, name: str, access: JoinAccess) -> None:
         """Name where an array begins for this element of the batch, and its offsets by block."""
         packed = self.packed and name in {f"a{k}" for k in self._moving}
         steps = f" + {self._steps(name, BATCH)}" if access.varies[BATCH] else ""
@@ -236,7 +231,7 @@ class _TileWriter:
             with self._under("for u in tl.static_range(UNROLL):"):
                 self._step("u")
             self._put(*(f"a{k}_p += UNROLL * a{k}_s" for k in moving))
-        # Without the condition, the same would be compiled once more.
+        # Without the condition, the same loop would be compiled twice.
         with self._under("if UNROLL > 1:"), self._under("for _ in range(whole, steps):"):
             self._step("0")
             self._put(*(f"a{k}_p += a{k}_s" for k in moving))
@@ -276,8 +271,8 @@ class _TileWriter:
             state = self._state(r, c)
             joined = self._as_state(self.program.join, lambda k, args=args: args[k])
             both = [*state, *joined]
-            found = self._as_state(self.program.combine or (), lambda k, both=both: both[k])
-            for value, new in zip(state, found, strict=True):
+            combined = self._as_state(self.program.combine or (), lambda k, both=both: both[k])
+            for value, new in zip(state, combined, strict=True):
                 self._put(f"{value.name} = tl.broadcast_to({new.name}, [{_TILE}])")
 
     def _state(self, r: int, c: int) -> list[NamedValue]:
@@ -290,9 +285,9 @@ class _TileWriter:
         """The values of expressions, in the types of a state."""
         self._computed += 1
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.form.scalars)}
-        lines = ScalarLines(f"t{self._computed}_", args, scalars)
-        found = [lines.value(expr) for expr in exprs]
-        cast = [lines.cast(v, t) for v, t in zip(found, self.program.state, strict=True)]
+        lines = ScalarLines(TRITON, f"t{self._computed}_", args, scalars)
+        values = [lines.value(expr) for expr in exprs]
+        cast = [lines.cast(v, t) for v, t in zip(values, self.program.state, strict=True)]
         self._put(*lines.lines)
         return cast
 
@@ -302,7 +297,7 @@ class _TileWriter:
             offsets = [f"z{j}_r{r}[:, None]"] if access.varies[ROWS] else []
             offsets += [f"z{j}_c{c}[None, :]"] if access.varies[COLS] else []
             pointer = " + ".join([f"z{j}_at", *offsets, f"tl.full([{_TILE}], 0, tl.int32)"])
-            lines = ScalarLines(f"y{j}_{r}_{c}_", lambda _, value=value: value)
+            lines = ScalarLines(TRITON, f"y{j}_{r}_{c}_", lambda _, value=value: value)
             cast = lines.cast(value, access.type)
             self._put(*lines.lines, f"y{j} = tl.broadcast_to({cast.name}, [{_TILE}])")
             with self._under("if EXACT:"):
@@ -311,7 +306,7 @@ class _TileWriter:
                 self._put(f"tl.store({pointer}, y{j}, mask={inside})")
 
 
-def _widened(access: Access) -> str:
+def _widened(access: JoinAccess) -> str:
     """The conversion of what is loaded to the type it is computed in."""
     to = widen(access.type)
     return "" if to == access.type else f".to({type_text(to)})"
