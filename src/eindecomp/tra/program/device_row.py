@@ -30,6 +30,7 @@ from eindecomp.layout.tiling import (
 from eindecomp.tra.program.steps import (
     AllGather,
     Buffer,
+    Communication,
     Compute,
     Free,
     Generate,
@@ -90,13 +91,13 @@ def received(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers
         )
     if held.split or not is_plain(held.cut):
         return _received_by_search(mesh, held, box, device)
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     for place, tile in _tiles_that_meet(mesh, held.cut, box, coordinates(mesh, device)):
         peer = device_at(mesh, place)
         shared = meet(box, tile)
         if peer != device and shared is not None:
-            found.append(Transfer(peer, shared))
-    return tuple(found)
+            transfers.append(Transfer(peer, shared))
+    return tuple(transfers)
 
 
 def sent(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
@@ -158,27 +159,15 @@ def _tiles_that_meet(
 
 def _pieces(mesh: Mesh, span: Span, side: tuple[int, int]) -> range:
     """The pieces of a dimension that reach into an interval."""
-    lows = _Lows(mesh, span)
+    pieces = range(pieces_by(mesh, span.axes))
     low, high = side
-    first = max(bisect_right(lows, low) - 1, 0)
-    last = bisect_left(lows, high)
-    return range(first, last)
 
+    def begin(piece: int) -> int:
+        """Where a piece begins; an empty one begins where the next one does."""
+        return ends(mesh, span, piece)[0]
 
-class _Lows:
-    """Where the pieces of a dimension begin, as a sequence to search in.
-
-    Pieces that are empty begin where the next one does.
-    """
-
-    def __init__(self, mesh: Mesh, span: Span) -> None:
-        self.mesh, self.span = mesh, span
-
-    def __len__(self) -> int:
-        return pieces_by(self.mesh, self.span.axes)
-
-    def __getitem__(self, k: int) -> int:
-        return ends(self.mesh, self.span, k)[0]
+    first = max(bisect_right(pieces, low, key=begin) - 1, 0)
+    return range(first, bisect_left(pieces, high, key=begin))
 
 
 def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Transfers:
@@ -192,7 +181,7 @@ def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Tran
         key=lambda other: [a != b for a, b in zip(coordinates(mesh, other), own, strict=True)],
     )
     seen: set[Box] = set()
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     for other in nearest:
         tile = held.box(mesh, other)
         shared = meet(box, tile) if volume(tile) else None
@@ -200,8 +189,8 @@ def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Tran
             continue
         seen.add(tile)
         if other != device:
-            found.append(Transfer(other, shared))
-    return tuple(sorted(found, key=lambda transfer: transfer.peer))
+            transfers.append(Transfer(other, shared))
+    return tuple(sorted(transfers, key=lambda transfer: transfer.peer))
 
 
 NOTHING = Exchange()
@@ -238,24 +227,14 @@ class DeviceRow:
 
 def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device: int) -> DeviceRow:
     """The row of a device."""
-    found = tuple(step_on(mesh, buffers, step, device) for step in steps)
+    row = tuple(step_on(mesh, buffers, step, device) for step in steps)
     taken = given = 0
-    for own in found:
-        item = _item(buffers, own.step)
-        taken += item * own.exchange.elements_in
-        given += item * own.exchange.elements_out
-    return DeviceRow(device, found, taken, given)
-
-
-def _item(buffers: Sequence[Buffer], step: Step) -> int:
-    """The bytes of an element that a step moves."""
-    match step:
-        case Move() | ReduceScatter():
-            return buffers[step.source].item
-        case AllGather():
-            return buffers[step.buffer].item
-        case _:
-            return 0
+    for own in row:
+        if isinstance(own.step, Communication):
+            item = buffers[own.step.source].item
+            taken += item * own.exchange.elements_in
+            given += item * own.exchange.elements_out
+    return DeviceRow(device, row, taken, given)
 
 
 def step_on(mesh: Mesh, buffers: Sequence[Buffer], step: Step, device: int) -> DeviceStep:

@@ -91,6 +91,16 @@ class AllGather:
     buffer: Number
     axes: int
 
+    @property
+    def source(self) -> Number:
+        """The buffer, whose shares are sent."""
+        return self.buffer
+
+    @property
+    def into(self) -> Number:
+        """The buffer, which is completed."""
+        return self.buffer
+
 
 @dataclass(frozen=True, slots=True)
 class Free:
@@ -104,7 +114,7 @@ Step = Load | Generate | Compute | Communication | Free
 
 
 def used_by(step: Step) -> tuple[int, ...]:
-    """The buffers that a step reads or writes."""
+    """The buffers that a step uses; the last one is what it makes, completes or lets go of."""
     match step:
         case Load() | Generate():
             return (step.into,)
@@ -287,11 +297,7 @@ def _same_grid(mesh: Mesh, ours: Span, theirs: Span) -> bool:
 
 def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
     """Whether the same grid of tiles is only numbered in another way."""
-    if used_axes(held) != used_axes(wanted):  # one tile would go to several devices
-        return PointToPoint()
+    is_same = used_axes(held) == used_axes(wanted)  # else one tile would go to several devices
     for ours, theirs in zip(held, wanted, strict=True):
-        if not _comparable(mesh, ours, theirs):
-            return PointToPoint()
-        if not _same_grid(mesh, ours, theirs):
-            return PointToPoint()
-    return Permuted()
+        is_same &= _comparable(mesh, ours, theirs) and _same_grid(mesh, ours, theirs)
+    return Permuted() if is_same else PointToPoint()

@@ -14,9 +14,9 @@ import numpy as np
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.solve.problem.arrays import Floats, Ints
-from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.simulation.durations import Duration, Durations, TimedPhase
+from eindecomp.tra.simulation.durations import Durations, TimedPhase
 from eindecomp.tra.simulation.network import Level, Network, levels_of
 from eindecomp.tra.simulation.run import NOTHING, LevelUse, Record, SimulatedRun
 
@@ -40,25 +40,21 @@ def simulate_program(
     if network.cards == "node":
         shared = [tuple(range(level.axes[-1] + 1, len(mesh.sizes))) for level in levels]
     clocks = Clocks(mesh.sizes, shared)
-    actions = overlapped(program) if overlap else map(Whole, range(len(program.steps)))
-    for action in actions:
-        _carry_out(clocks, action, durations.of(program.steps[action.step]))
-    return _found(program, levels, clocks)
+    parts = overlapped(program) if overlap else map(StepPart, range(len(program.steps)))
+    for part in parts:
+        duration = durations.of(program.steps[part.step])
+        if isinstance(duration, tuple):
+            if part.begins:
+                clocks.begin(part.step, duration)
+            if part.ends:
+                clocks.end(part.step)
+        elif duration is not None:
+            clocks.kernel(part.step, duration)
+    return _run_by(clocks, program, levels)
 
 
-def _carry_out(clocks: Clocks, action: Action, duration: Duration) -> None:
-    """What all devices do next: a kernel call, or the beginning or the end of communication."""
-    if isinstance(duration, tuple):
-        if isinstance(action, Whole | Begin):
-            clocks.begin(action.step, duration)
-        if isinstance(action, Whole | End):
-            clocks.end(action.step)
-    elif duration is not None:
-        clocks.kernel(action.step, duration)
-
-
-def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> SimulatedRun:
-    """What the clocks say in the end, for all devices."""
+def _run_by(clocks: Clocks, program: Program, levels: Sequence[Level]) -> SimulatedRun:
+    """The run that the clocks have seen, for all devices."""
     shape = clocks.shape
     computing = np.zeros(shape)
     received = np.zeros((len(levels), *shape), dtype=np.int64)
