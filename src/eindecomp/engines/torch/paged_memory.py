@@ -24,6 +24,7 @@ from eindecomp.errors import InputError, RunError
 from eindecomp.layout.tiling import Tiling
 
 Blocks = dict[Tiling, list[torch.Tensor]]
+"""For each layout of a tensor, every device's block of it."""
 
 SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
 
@@ -120,7 +121,7 @@ class ArenaMemory:
         """Whose schedule was the last one."""
         self._memory: torch.Tensor | None = None
         self.regions: dict[int, Any] = {}
-        """Those of the user that have been carried out in it, with their tensors."""
+        """The regions of the user that have run in it, bound to their tensors."""
         self._tenants: list[ref[Tenant]] = []
         self.lock = RLock()
         self._in_use = False

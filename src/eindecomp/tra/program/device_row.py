@@ -1,10 +1,8 @@
 """One device's row of a program: its blocks, and what it receives from whom and sends to whom.
 
-This is worked out where a tensor that lies in one tiling is wanted in another.
-
-A device takes each block from the nearest device that holds it: one whose coordinates are its own
-wherever the tiling leaves a choice. So both ends of a transfer follow from arithmetic on the cuts,
-without a look at all pairs of devices.
+Where a tensor lies in one tiling and is wanted in another, a device takes each block from the
+nearest device that holds it: one whose coordinates are its own wherever the tiling leaves a choice.
+So both ends of a transfer follow from arithmetic on the cuts, without a look at all pairs.
 """
 
 from __future__ import annotations
@@ -27,18 +25,7 @@ from eindecomp.layout.tiling import (
     group_along,
     replicated_axes,
 )
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Buffer,
-    Communication,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Step,
-)
+from eindecomp.tra.program import steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +158,7 @@ def _pieces(mesh: Mesh, span: Span, side: tuple[int, int]) -> range:
 
 
 def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Transfers:
-    """The same where tiles overlap or are shared out: device by device, the nearest one first.
+    """Like `received`, where tiles overlap or are shared out: device by device, nearest first.
 
     A block that a nearer device has sent already is not sent again.
     """
@@ -200,7 +187,7 @@ NOTHING = Exchange()
 class DeviceStep:
     """A step as one device carries it out."""
 
-    step: Step
+    step: steps.Step
     box: Box
     """The block that the device makes, completes or lets go of."""
     reads: tuple[Box | None, ...] = ()
@@ -225,39 +212,27 @@ class DeviceRow:
         return iter(self.steps)
 
 
-def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device: int) -> DeviceRow:
-    """The row of a device."""
-    row = tuple(step_on(mesh, buffers, step, device) for step in steps)
-    taken = given = 0
-    for own in row:
-        if isinstance(own.step, Communication):
-            item = buffers[own.step.source].item
-            taken += item * own.exchange.elements_in
-            given += item * own.exchange.elements_out
-    return DeviceRow(device, row, taken, given)
-
-
-def step_on(mesh: Mesh, buffers: Sequence[Buffer], step: Step, device: int) -> DeviceStep:
+def step_on(
+    mesh: Mesh, buffers: Sequence[steps.Buffer], step: steps.Step, device: int
+) -> DeviceStep:
     """A step as one device carries it out."""
     match step:
-        case Load() | Generate():
-            return DeviceStep(step, buffers[step.into].box(mesh, device))
-        case Free():
-            return DeviceStep(step, buffers[step.buffer].box(mesh, device))
-        case Compute():
+        case steps.Load() | steps.Generate() | steps.Free():
+            return DeviceStep(step, buffers[steps.used_by(step)[-1]].box(mesh, device))
+        case steps.Compute():
             reads = tuple(
                 None if read is None else box_on(mesh, read.cut, device) for read in step.reads
             )
             return DeviceStep(step, buffers[step.into].box(mesh, device), reads)
-        case Move():
+        case steps.Move():
             held, wanted = buffers[step.source].tiling, buffers[step.into].tiling
             own = moves(mesh, held, wanted, device)
             return DeviceStep(step, wanted.box(mesh, device), (), own)
-        case ReduceScatter():
+        case steps.ReduceScatter():
             home = buffers[step.into].tiling.cut
             box, members, own = _reduction(mesh, home, step.axes, step.split, device)
             return DeviceStep(step, box, (), own, members)
-        case AllGather():
+        case steps.AllGather():
             home = buffers[step.buffer].tiling.cut
             own = moves(mesh, Tiling(home, step.axes), Tiling(home), device)
             return DeviceStep(step, box_on(mesh, home, device), (), own)

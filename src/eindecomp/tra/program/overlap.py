@@ -32,13 +32,11 @@ class StepPart:
 def overlapped(program: Program) -> tuple[StepPart, ...]:
     """The steps of a program in order, with communication begun early and ended late."""
     held, places = _Held(program), _Places(program.steps)
-    computed = [0, *accumulate(map(_works, program.steps))]
+    works = (isinstance(step, steps.Compute | steps.Generate) for step in program.steps)
+    computed = [0, *accumulate(works)]
     """How many steps compute before each place."""
     others: dict[int, tuple[int, int]] = {}
-    """For each step that communicates: from when on it can begin, and where the next one may.
-
-    The former is by how much was computed, the latter a place among the steps.
-    """
+    """By step that communicates: how many compute before it can begin, where the next one may."""
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
@@ -59,8 +57,7 @@ def overlapped(program: Program) -> tuple[StepPart, ...]:
         held.hold(into, first, number)
         free = places.freed.get(source)
         last = held.latest(source, free, places.needed(into, number))
-        beside = (*program.steps[first:number], *program.steps[number + 1 : last])
-        is_apart = any(map(_works, beside))
+        is_apart = computed[first] < computed[last]  # something is computed beside it
         others[number] = computed[ready], first if is_apart else number + 1
         if is_apart:
             begins.setdefault(first, []).append(number)
@@ -74,7 +71,7 @@ def overlapped(program: Program) -> tuple[StepPart, ...]:
 def _in_order(
     count: int, begins: dict[int, list[int]], ends: dict[int, list[int]], moved: dict[int, int]
 ) -> Iterator[StepPart]:
-    """So many steps and the ends of those that communicate, each where it was found to go."""
+    """All steps, with the beginnings and ends of communication at the places chosen for them."""
     apart = {number for numbers in begins.values() for number in numbers}
     late: dict[int, list[int]] = {}
     for free, last in moved.items():
@@ -85,10 +82,6 @@ def _in_order(
         yield from (StepPart(each, ends=False) for each in begins.get(number, ()))
         if number < count and number not in apart and number not in moved:
             yield StepPart(number)
-
-
-def _works(step: steps.Step) -> bool:
-    return isinstance(step, steps.Compute | steps.Generate)
 
 
 class _Places:
@@ -142,7 +135,7 @@ class _Held:
         return buffer.item * buffer.tiling.elements(self._program.mesh) // self._program.devices
 
     def earliest(self, into: int, ready: int, number: int) -> int:
-        """From which step on a target can be held already."""
+        """The step from which on there is room for a target."""
         if isinstance(self._program.steps[number], steps.AllGather):
             return ready  # it is held anyway
         count, first = self._bytes(into), number
@@ -151,14 +144,14 @@ class _Held:
         return first
 
     def hold(self, into: int, first: int, number: int) -> None:
-        """A target is held from a step on that comes before the one that needs it."""
+        """Count a target as held from step `first` on, before the step that fills it."""
         if not isinstance(self._program.steps[number], steps.AllGather):
             count = self._bytes(into)
             for place in range(first, number):
                 self._after[place] += count
 
     def latest(self, source: int, free: int | None, needed: int) -> int:
-        """Up to which step a source can be held still that a step would free before."""
+        """The step up to which a source can be held that another step would free earlier."""
         if free is None or free >= needed:
             return needed
         count, last = self._bytes(source), free

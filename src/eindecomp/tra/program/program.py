@@ -14,7 +14,7 @@ from eindecomp.layout.cut import axes_in, parts_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.device_row import DeviceRow, row_of
+from eindecomp.tra.program.device_row import DeviceRow, step_on
 from eindecomp.tra.program.steps import (
     AllGather,
     Buffer,
@@ -63,9 +63,9 @@ class Program:
         return tuple(vertex.name for vertex in self.graph.outputs)
 
     def layouts_of(self, name: str) -> tuple[Tiling, ...]:
-        """The layouts in which an input is placed: those that steps read, one of all of it first.
+        """The layouts in which an input is placed: those that steps read, a complete one first.
 
-        Where steps read parts of it only, or nothing, every device has the whole beside those.
+        Where steps read only parts of the input, or nothing, every device has all of it, too.
         """
         shape = self.graph[name].shape
         wanted = [buffer.tiling for buffer in self.inputs[name]]
@@ -75,7 +75,14 @@ class Program:
 
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
-        return row_of(self.mesh, self.buffers, self.steps, device)
+        row = tuple(step_on(self.mesh, self.buffers, step, device) for step in self.steps)
+        received = sent = 0
+        for own in row:
+            if isinstance(own.step, Communication):
+                item = self.buffers[own.step.source].item
+                received += item * own.exchange.elements_in
+                sent += item * own.exchange.elements_out
+        return DeviceRow(device, row, received, sent)
 
     def moved_by(self, step: Step) -> int:
         """The bytes that all devices receive in a step."""
