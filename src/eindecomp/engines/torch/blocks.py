@@ -95,7 +95,7 @@ class Memories:
         return _block_on(self.libraries[memory].device, held, mesh, box)
 
     def find(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> Place | None:
-        """Where a block is that is just a box, in a memory; None if there is none."""
+        """Where in a memory the block of just this box is; None if there is none."""
         device = self.libraries[memory].device
         for layout, (tiling, arrays) in enumerate(held.items()):
             for number, block in enumerate(arrays):

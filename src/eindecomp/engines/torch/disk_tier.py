@@ -137,7 +137,7 @@ class FileTile:
     strides: tuple[int, ...]
     dtype: torch.dtype
     mapped: torch.Tensor = field(compare=False, repr=False)
-    """The same in mapped memory, of which every access may have to wait for the disk."""
+    """The tile in mapped memory, where every access may have to wait for the disk."""
 
     def read(self, start: int, target: torch.Tensor) -> None:
         """Fill some bytes of the host with those of the tile from `start` on, row by row."""

@@ -73,8 +73,7 @@ class Loads:
     ) -> Values:
         """The blocks of tiles, by default of all, where their readers are.
 
-        Those of what is bound are not among them, nor those of `staged` tiles for which small
-        arrays are given.
+        Bound inputs are left out, and so are `staged` tiles for which small arrays are given.
         """
         placed: dict[str, Tensor] = {}
         left_out: list[int] = []
@@ -160,7 +159,7 @@ _SMALL = 1 << 16
 
 
 class Slot(NamedTuple):
-    """What is put side by side with others: an array by its shape and type."""
+    """The room of an array that lies side by side with others: its shape and type."""
 
     shape: tuple[int, ...]
     dtype: DType

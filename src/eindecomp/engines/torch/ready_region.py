@@ -105,8 +105,8 @@ def compiled(code: RegionCode, call: RegionCall) -> Function:
     overlap = most < _LITTLE and overlaps(code.library.device)
     can_tell = hasattr(inductor.triton, "enable_pdl")
     options: Any = {"triton.enable_pdl": True} if overlap and can_tell else {}
-    # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
-    # them tensors that lie side by side in one memory would be others than those that lie apart.
+    # Without torch.compile's guards: the caller has compared all that they check, and they would
+    # tell tensors that lie side by side in one memory from those that lie apart.
     examples: list[Any] = [*_without_memory(call, FakeTensorMode())]
     with torch.no_grad():
         fused: Any = compile_graph(traced(code, call), examples, options=options)

@@ -320,8 +320,8 @@ class Capture:
     def run(self, loaded: Loaded) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it.
 
-        But not what renews tensors if all of them were given up: it stays where the next run reads
-        it, if nobody else has it then.
+        What renews tensors is not copied if all of them were given up: it stays where the next run
+        reads it, if nobody else has it then.
         """
         if self.going is not None:
             self.going.end.synchronize()  # what it stages is read no more
@@ -381,7 +381,7 @@ def _taken(values: Values, places: Places) -> list[Tensor]:
 
 
 def _like(array: Tensor) -> Tensor:
-    """Memory for as many numbers that lie as these do, but for each a place of its own."""
+    """New memory for an array that lies like this one, with a place for every number."""
     shape, strides = array.shape, array.stride()
     if any(size > 1 and not stride for size, stride in zip(shape, strides, strict=True)):
         return torch.empty(shape, dtype=array.dtype, device=array.device)

@@ -37,7 +37,7 @@ class Arena:
     """The holes between the bytes `begin` and `end`, in order.
 
     Fetches are carried out in the order in which they are asked for. What is free before the last
-    of them can begin is as good as free from then on: `settled` is the task after which that is.
+    of them can begin counts as free from then on, when task `settled` has ended.
     """
 
     def __init__(self, begin: int, end: int) -> None:
