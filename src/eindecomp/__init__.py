@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from eindecomp.planner.costs.price import Objective
     from eindecomp.planner.make import cost, plan
     from eindecomp.planner.plan import Plan
-    from eindecomp.tra.simulation.run import SimulatedRun
+    from eindecomp.tra.simulation.simulate import SimulatedRun
 
 __version__ = "0.1.0"
 
@@ -112,7 +112,7 @@ _LATER = {
     "Monoid": "lang.monoid",
     "Objective": "planner.costs.price",
     "Plan": "planner.plan",
-    "SimulatedRun": "tra.simulation.run",
+    "SimulatedRun": "tra.simulation.simulate",
     "Vertex": "graph.vertex",
     "compile": "api.compile",
     "cost": "planner.make",

@@ -22,8 +22,7 @@ from eindecomp.show.trace import tracing
 from eindecomp.store.plan_file import from_json, to_json
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.simulation.network import Network
-from eindecomp.tra.simulation.run import SimulatedRun
-from eindecomp.tra.simulation.simulate import simulate_program
+from eindecomp.tra.simulation.simulate import SimulatedRun, simulate_program
 
 _FAILED = b"failed: "
 

@@ -13,7 +13,7 @@ from eindecomp.engines.result import TaskFinished
 from eindecomp.errors import InputError
 from eindecomp.show.trace import tracing
 from eindecomp.show.words import exact, percent, render, short, table
-from eindecomp.tra.simulation.run import SimulatedRun
+from eindecomp.tra.simulation.simulate import SimulatedRun
 
 _WIDTH = 100
 _ROWS = 20

@@ -134,10 +134,10 @@ def to_tensor(relation: TensorRelation[Array]) -> Array:
 
 def dtype_of(relation: TensorRelation[Array]) -> DType:
     """The type of the elements, the same in all tiles."""
-    found = sorted({str(np.asarray(tile).dtype) for tile in relation.tiles.values()})
-    if len(found) > 1:
-        raise RelationError(f"the tiles of one tensor have several types: {', '.join(found)}")
-    return dtype(found[0])
+    types = sorted({str(np.asarray(tile).dtype) for tile in relation.tiles.values()})
+    if len(types) > 1:
+        raise RelationError(f"the tiles of one tensor have several types: {', '.join(types)}")
+    return dtype(types[0])
 
 
 def check_parts(parts: Sequence[int], shape: Shape) -> Parts:
@@ -241,16 +241,16 @@ def _by_label(
     labels: Sequence[Labels], vectors: Sequence[tuple[int, ...]], what: str
 ) -> dict[str, int]:
     """The entry of each label of ℓ_X ⊙ ℓ_Y ⊙ …, on which all that have the label must agree."""
-    found: dict[str, tuple[int, Labels]] = {}
+    entries: dict[str, tuple[int, Labels]] = {}
     for own, vector in zip(labels, vectors, strict=True):
         for label, entry in zip(own, vector, strict=True):
-            before, place = found.setdefault(label, (entry, own))
+            before, place = entries.setdefault(label, (entry, own))
             if before != entry:
                 raise RelationError(
                     f"keys do not match: {what.format(label, before)} in {_show(place)} but "
                     f"{entry} in {_show(own)}"
                 )
-    return {label: entry for label, (entry, _) in found.items()}
+    return {label: entry for label, (entry, _) in entries.items()}
 
 
 def _check_rank(labels: Labels, relation: TensorRelation[Any]) -> None:

@@ -114,11 +114,11 @@ def test_models(kind, way):
 
 
 def cut_codes(text, devices, strategy):
-    tiled = attend_by_calls(
-        tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
-    )
-    regions = regions_of(tiled)
+    tiled = tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
     tiled.verify()
+    tiled = attend_by_calls(tiled)
+    tiled.verify()
+    regions = regions_of(tiled)
     verify_regions(tiled, regions)
     return ReadyRegions(tiled, regions, [TorchLibrary()], fuse=False).codes
 

@@ -15,7 +15,7 @@ from eindecomp.engines.torch.ready_region import ReadyRegions
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.kernels.torch.tensors import torch_type
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.tiles.ops import Kind, lookups_of, tiles_of
+from eindecomp.tra.tiles.ops import OpKind, lookups_of, tiles_of
 from eindecomp.tra.tiles.regions import regions_of
 from strategies import graphs
 
@@ -86,9 +86,9 @@ def test_parts_that_are_put_together_in_another_order():
     tiled = tiles_of(program_of(plan))
     for turned in (False, True):
         ops = [
-            replace(op, reads=op.reads[::-1]) if turned and op.kind is Kind.ASSEMBLE else op
+            replace(op, reads=op.reads[::-1]) if turned and op.kind is OpKind.ASSEMBLE else op
             for op in tiled.ops
         ]
         made = replace(tiled, ops=tuple(ops))
-        assert any(op.kind is Kind.ASSEMBLE for op in ops)
+        assert any(op.kind is OpKind.ASSEMBLE for op in ops)
         check(ReadyRegions(made, regions_of(made), [TorchLibrary()], fuse=False).codes)

@@ -10,7 +10,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 from test_region_keys import codes_of, made_up
 
-from eindecomp.engines.torch.ready_region import Call, carry_out, traced
+from eindecomp.engines.torch.ready_region import RegionCall, carry_out, traced
 from strategies import graphs
 
 
@@ -18,13 +18,13 @@ def check(code, into):
     arrays, scalars = made_up(code)
     wanted = code(arrays, scalars)
     targets = [torch.full_like(array, 7) for array in wanted] if into else []
-    call = Call(arrays, scalars, code.joined(arrays), targets)
+    call = RegionCall(arrays, scalars, code.joined(arrays), targets)
     function = traced(code, call)
     made = function(*call.all)
     for one, other in zip(targets or made, wanted, strict=True):
         assert one.dtype == other.dtype
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, equal_nan=True)
-    eager = carry_out(code, Call(arrays, scalars, code.joined(arrays), []))
+    eager = carry_out(code, RegionCall(arrays, scalars, code.joined(arrays), []))
     for one, other in zip(eager, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, equal_nan=True)
 

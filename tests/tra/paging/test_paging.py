@@ -13,7 +13,7 @@ from paging_cases import FAST, MB, layers, least_arena, random_workload, renewin
 
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.make import ArenaTooSmallError, arena_bytes, fitting, make_schedule
-from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Stage, Store
+from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Prefetch, Store
 from eindecomp.tra.paging.verify import ScheduleError, verify
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT
@@ -75,7 +75,7 @@ def test_no_wait_can_be_left_out(make, seed, room):
 def test_no_window_can_be_moved(make, seed, room, shift):
     schedule = make(seed, room)
     for place, action in transfers_of_tensors_moved_once(schedule):
-        if not isinstance(action, Stage):
+        if not isinstance(action, Prefetch):
             moved = [replace(action, offset=action.offset + shift)]
             if isinstance(action, Keep):
                 moved.append(replace(action, into=action.into + shift))

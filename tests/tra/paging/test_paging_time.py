@@ -28,7 +28,7 @@ from eindecomp.tra.paging.schedule import (
     Execute,
     Fetch,
     Keep,
-    Stage,
+    Prefetch,
     Store,
     predicted_seconds,
     simulate,
@@ -107,7 +107,7 @@ def test_what_is_on_disk_stays_where_it_can():
     schedule = make_schedule(Workload(mixed, chain(6).tasks), SLOW, 4 * UNIT)
     verify(schedule)
     assert {2, 4} <= {window.tensor for window in schedule.resident}
-    assert not any(isinstance(action, Stage) for action in schedule.actions)
+    assert not any(isinstance(action, Prefetch) for action in schedule.actions)
 
 
 def test_what_is_made_and_leaves_comes_back():
@@ -200,7 +200,7 @@ def test_no_stream_is_faster_than_its_work(seed, room, latency):
     computing = sum(task.seconds for task in workload.tasks) + sum(kept) / 1e10
     computing += latency * len(kept)
     assert busy(schedule, links, COMPUTE) == pytest.approx(computing)
-    for stream, kind, pace in ((TO_GPU, Fetch, 1e9), (TO_HOST, Store, 5e8), (DISK, Stage, 1e8)):
+    for stream, kind, pace in ((TO_GPU, Fetch, 1e9), (TO_HOST, Store, 5e8), (DISK, Prefetch, 1e8)):
         moved = [action.nbytes for action in schedule.actions if isinstance(action, kind)]
         needed = sum(moved) / pace + latency * len(moved)
         assert busy(schedule, links, stream) == pytest.approx(needed)

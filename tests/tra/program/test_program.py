@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,7 @@ def test_a_program_moves_what_the_plan_costs(seed, devices, inputs, moves):
     graph = random_graph(seed, tree=False, most=7 if moves else 4, moves=moves)
     plan = ed.plan(graph, devices, inputs=inputs)
     program = program_of(plan)
+    program.verify()
     assert program.moved == plan.cost
     kinds = program.bytes_by_kind
     assert kinds["reduce-scatter"] + kinds["all-gather"] == sum(plan.costs.aggregate.values())
@@ -202,6 +204,20 @@ def test_a_program_prints():
     assert "64 bytes move" in text
     assert "compute Z (partial)#2 from X#0, Y#1" in text
     assert "reduce-scatter Z (partial)#2 to Z#3 over axis0: 64 bytes" in text
+
+
+def test_a_program_in_another_order_is_refused():
+    program = program_of(ed.plan(ed.parse(MATMUL), 2, strategy=["j"]))
+    load, other, compute, reduce, free = program.steps
+    for broken in (
+        (compute, load, other, reduce, free),  # reads what nobody has loaded
+        (load, other, compute, free, reduce),  # reads what is freed
+        (load, load, other, compute, reduce, free),  # makes a buffer twice
+    ):
+        with pytest.raises(ed.PlanError, match="cannot be carried out where it stands: "):
+            replace(program, steps=broken).verify()
+    with pytest.raises(ed.PlanError, match="no step leaves Z, an output"):
+        replace(program, steps=(load, other, compute, free)).verify()
 
 
 def test_a_program_for_many_devices_lists_none_of_them():

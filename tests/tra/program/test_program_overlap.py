@@ -12,7 +12,7 @@ from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
+from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, used_by
 
 CHAIN = """
@@ -47,30 +47,27 @@ def check_order(plan):
     """What is read is there, what is sent is not freed, and every step is carried out once."""
     program = program_of(plan)
     there, under_way, freed, done = set(), {}, set(), []
-    for action in overlapped(program):
-        step = program.steps[action.step]
-        match action:
-            case Begin(number):
-                assert isinstance(step, Move | ReduceScatter | AllGather)
-                source = step.buffer if isinstance(step, AllGather) else step.source
-                assert source in there - freed
-                under_way[number] = (source, step)
-                if isinstance(step, AllGather):
-                    there.discard(source)  # nobody may read it before it is complete
-            case End(number):
-                source, _ = under_way.pop(number)
-                assert source not in freed
-                there.add(step.buffer if isinstance(step, AllGather) else step.into)
-                done.append(number)
-            case Whole(number):
-                if isinstance(step, Free):
-                    assert all(source != step.buffer for source, _ in under_way.values())
-                    freed.add(step.buffer)
-                else:
-                    reads = [b for b in used_by(step) if b != getattr(step, "into", None)]
-                    assert {*reads} <= there - freed
-                    there.update(used_by(step))
-                done.append(number)
+    for part in overlapped(program):
+        number, step = part.step, program.steps[part.step]
+        if part.begins and part.ends:
+            if isinstance(step, Free):
+                assert all(step.buffer != source for source in under_way.values())
+                freed.add(step.buffer)
+            else:
+                makes = () if isinstance(step, AllGather) else (step.into,)
+                assert {*used_by(step)} - {*makes} <= there - freed
+                there.update(used_by(step))
+            done.append(number)
+        elif part.begins:
+            assert isinstance(step, Move | ReduceScatter | AllGather)
+            assert step.source in there - freed
+            under_way[number] = step.source
+            if isinstance(step, AllGather):
+                there.discard(step.source)  # nobody may read it before it is complete
+        else:
+            assert under_way.pop(number) not in freed
+            there.add(step.into)
+            done.append(number)
     assert not under_way
     assert sorted(done) == list(range(len(program.steps)))
 
@@ -78,10 +75,11 @@ def check_order(plan):
 def test_a_move_runs_beside_what_does_not_need_it():
     plan = ed.plan(ed.parse(CHAIN), 2, strategy=STRATEGY, rewrite=False)
     program = program_of(plan)
-    actions = overlapped(program)
+    parts = overlapped(program)
     [moved] = [k for k, step in enumerate(program.steps) if isinstance(step, Move)]
-    between = actions[actions.index(Begin(moved)) : actions.index(End(moved))]
-    steps = [program.steps[action.step] for action in between]
+    begin, end = StepPart(moved, ends=False), StepPart(moved, begins=False)
+    between = parts[parts.index(begin) : parts.index(end)]
+    steps = [program.steps[part.step] for part in between]
     assert any(isinstance(step, Compute) and step.vertex == "B" for step in steps)
 
 
@@ -99,8 +97,9 @@ def test_what_is_needed_first_begins_first():
         ed.parse(text), 2, strategy=["i"], inputs="sharded", pin=pin, rewrite=False
     )  # fmt: skip
     program = program_of(plan)
-    places = {action: place for place, action in enumerate(overlapped(program))}
+    places = {part: place for place, part in enumerate(overlapped(program))}
     gathers = [k for k, step in enumerate(program.steps) if isinstance(step, Move)]
     products = [k for k, step in enumerate(program.steps) if isinstance(step, Compute)]
     assert len(gathers) == 2
-    assert places[Whole(gathers[0])] < places[Begin(gathers[1])] < places[Whole(products[0])]
+    first, second, product = StepPart(gathers[0]), StepPart(gathers[1], ends=False), products[0]
+    assert places[first] < places[second] < places[StepPart(product)]

@@ -13,7 +13,7 @@ from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import coordinates, group_along
 from eindecomp.layout.view import view_of
-from eindecomp.tra.program.overlap import Begin, End, Whole, overlapped
+from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Generate, Load, Move
 
 
@@ -33,15 +33,15 @@ class ByDevice:
         self.ends = {}  # (step, device)
         self.computing = [0.0] * program.devices
         steps = range(len(program.steps))
-        for action in overlapped(program) if overlap else map(Whole, steps):
-            self.carry_out(action, program.steps[action.step])
+        for part in overlapped(program) if overlap else map(StepPart, steps):
+            self.carry_out(part, program.steps[part.step])
 
     @property
     def last(self):
         return max(self.queue)
 
-    def carry_out(self, action, step):
-        devices, number = range(self.program.devices), action.step
+    def carry_out(self, part, step):
+        devices, number = range(self.program.devices), part.step
         own = [row.steps[number] for row in self.rows]
         match step:
             case Load() | Free():
@@ -54,9 +54,9 @@ class ByDevice:
                 for d in devices:
                     self.compute(step, d, own[d])
             case _:
-                if isinstance(action, Begin | Whole):
+                if part.begins:
                     self.exchange(number, step, own)
-                if isinstance(action, End | Whole):
+                if part.ends:
                     for d in devices:
                         self.queue[d] = max(self.queue[d], self.ends[number, d])
 

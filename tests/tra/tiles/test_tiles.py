@@ -18,7 +18,7 @@ from eindecomp.models.llama.graph import prefill_graph, step_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 from eindecomp.tra.tiles.memory import finish_early, most_held, while_there
-from eindecomp.tra.tiles.ops import Kind, is_computed, lookups_of, tiles_of
+from eindecomp.tra.tiles.ops import OpKind, is_computed, lookups_of, tiles_of
 from eindecomp.tra.tiles.regions import regions_of, show_regions, verify_regions
 from strategies import graphs
 
@@ -65,7 +65,7 @@ def test_operations_read_their_own_memory_unless_they_bring_blocks(
     for op in tiled.ops:
         memory = tiled.tiles[op.into].memory
         assert memory == tiled.memories[op.device]
-        if op.kind is not Kind.ASSEMBLE:
+        if op.kind is not OpKind.ASSEMBLE:
             assert all(tiled.tiles[tile].memory == memory for tile in op.sources)
 
 
@@ -90,18 +90,22 @@ def test_every_device_has_a_share_in_every_step_that_computes(graph, devices, me
 @some_tiles
 @pytest.mark.parametrize("room", [None, 0, 400, 4000])
 def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, room):
+    """Programs, tiles and regions hold before and after every pass over them."""
     tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    tiled.program.verify()
+    tiled.verify()
     if room is not None:
         tiled = finish_early(tiled)
+        tiled.verify()
     regions = regions_of(tiled, room=room)
+    verify_regions(tiled, regions)
     if room is not None:
         regions = while_there(tiled, regions)
-    tiled.verify()
-    verify_regions(tiled, regions)
+        verify_regions(tiled, regions)
     done = {op.into for region in regions for op in region.ops}
     for op in tiled.ops:
-        if op.into not in done and op.kind is not Kind.LOAD:  # such as a mask that nobody reads
-            assert op.kind is Kind.FILL or tiled.tiles[op.into].types[0].kind in "biu"
+        if op.into not in done and op.kind is not OpKind.LOAD:  # such as a mask that nobody reads
+            assert op.kind is OpKind.FILL or tiled.tiles[op.into].types[0].kind in "biu"
     for region in regions:
         own = [tiled.tiles[tile] for tile in (*region.reads, *region.writes)]
         here = sum(tile.nbytes for tile in own if tile.memory == region.memory)
@@ -133,7 +137,7 @@ def test_regions_fit_where_operations_do(graph, devices, memories, inputs, room)
     tiled = finish_early(tiled_of(graph, devices, memories, inputs=inputs))
     for region in regions_of(tiled, room=room):
         own = [op for op in region.ops if tiled.tiles[op.into].types[0].kind not in "biu"]
-        own = [op for op in own if op.kind is not Kind.FILL]  # those may be done once more
+        own = [op for op in own if op.kind is not OpKind.FILL]  # those may be done once more
         read = {tile for op in own for tile in op.sources}.intersection(region.reads)
         taken = sum(tiled.tiles[tile].nbytes for tile in (*read, *region.writes))
         assert taken <= room or len(own) <= 1
@@ -153,7 +157,7 @@ def test_finishing_early_keeps_all_operations_and_their_order(graph, devices, me
 def test_updates_follow_their_gradients():
     step = models.ffnn(4, 5, 6, 7, optimizer="adam")
     tiled = finish_early(tiles_of(program_of(ed.plan(step, 1))))
-    order = [tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is not Kind.LOAD]
+    order = [tiled.tiles[op.into].tensor for op in tiled.ops if op.kind is not OpKind.LOAD]
     at = order.index("grad_W2")
     assert set(order[at + 1 : at + 4]) == {"new_W2_mean", "new_W2_square", "new_W2"}
     assert order.index("grad_W1") > at + 3
@@ -205,7 +209,7 @@ def test_devices_of_one_memory_share_what_is_equal():
     graph = ed.parse("input X[i: 4, j: 4]\nZ[i,j] <- X[i,j] + 1\nW[i] <- sum Z[i,j]\noutput W")
     counts = {
         memories: sum(
-            op.kind is Kind.LOAD for op in tiled_of(graph, 4, memories, pin={"X": {}}).ops
+            op.kind is OpKind.LOAD for op in tiled_of(graph, 4, memories, pin={"X": {}}).ops
         )
         for memories in MEMORIES
     }

@@ -43,7 +43,7 @@ from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
-from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
 
@@ -341,13 +341,13 @@ def _receiving(program: Program) -> list[tuple[int, int]]:
     ]
 
 
-def _calls(actions: Sequence[Action] | None, bound: Sequence[BoundStep]) -> list[Call]:
+def _calls(parts: Sequence[StepPart] | None, bound: Sequence[BoundStep]) -> list[Call]:
     """What is done in which step, and whether others may have to be waited for."""
     calls: list[Call] = []
-    for action in map(Whole, range(len(bound))) if actions is None else actions:
-        step = bound[action.step]
-        if not isinstance(action, End):
-            calls.append((action.step, step.begin, False))
-        if not isinstance(action, Begin) and step.end is not None:
-            calls.append((action.step, step.end, True))
+    for part in map(StepPart, range(len(bound))) if parts is None else parts:
+        step = bound[part.step]
+        if part.begins:
+            calls.append((part.step, step.begin, False))
+        if part.ends and step.end is not None:
+            calls.append((part.step, step.end, True))
     return calls

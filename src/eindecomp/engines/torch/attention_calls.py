@@ -21,7 +21,7 @@ from eindecomp.kernels.torch.tensors import aligned
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.scalar_types import with_casts
 from eindecomp.layout.boxes import Range
-from eindecomp.tra.tiles.ops import Block, Kind, TileCall, TileOp, TileProgram
+from eindecomp.tra.tiles.ops import Block, OpKind, TileCall, TileOp, TileProgram
 
 Tensor = torch.Tensor
 Ranges = dict[str, Range]
@@ -41,13 +41,13 @@ def attend_by_calls(tiled: TileProgram) -> TileProgram:
             kinds = {maker[tile].kind for tile in (op.into, *inner)}
             read_by = {reader for tile in inner for reader in tiled.readers[tile]}
             alone = len(inner) + 1 == len(one.replaces) and read_by - inner == {op.into}
-            if not alone or kinds != {Kind.WHOLE}:
+            if not alone or kinds != {OpKind.WHOLE}:
                 continue  # some of it is made elsewhere, or for others too
             operands = _operands(tiled, one, op, blocks)
             if operands is not None:
                 call = TileCall(operands.key, (op.into,), operands.attend, len(one.replaces))
                 reads = tuple(operands.blocks.values())
-                calls[op.into] = replace(op, kind=Kind.CALL, reads=reads, call=call)
+                calls[op.into] = replace(op, kind=OpKind.CALL, reads=reads, call=call)
                 instead |= dict.fromkeys(inner, op.into)
     return _replaced(tiled, [calls.get(op.into, op) for op in tiled.ops], instead)
 
@@ -59,18 +59,18 @@ def _seen(
 
     They are followed through inner vertices of an attention, and through masks.
     """
-    found: dict[Block, None] = {}
+    seen: dict[Block, None] = {}
     ahead = [op]
     while ahead:
         for block in ahead.pop().reads:
-            if block is None or block in found:
+            if block is None or block in seen:
                 continue
-            found[block] = None
+            seen[block] = None
             tile = tiled.tiles[block.tile]
             if tile.tensor in one.replaces or tile.types[0].kind in "biu":
                 ahead.append(maker[block.tile])
     memory = tiled.tiles[op.into].memory
-    return [block for block in found if tiled.tiles[block.tile].memory == memory]
+    return [block for block in seen if tiled.tiles[block.tile].memory == memory]
 
 
 def _find(tiled: TileProgram, seen: Sequence[Block], read: Read, ranges: Ranges) -> Block | None:
@@ -88,7 +88,7 @@ def _find(tiled: TileProgram, seen: Sequence[Block], read: Read, ranges: Ranges)
 def _operands(
     tiled: TileProgram, one: Attention, op: TileOp, seen: Sequence[Block]
 ) -> _Operands | None:
-    """All that an attention reads for a tile of its result; None if some is not among the seen."""
+    """All that an attention reads for a tile of its result; None if a block was not seen."""
     ranges = {label: (0, size) for label, size in one.sizes.items()}
     ranges |= dict(zip(one.output.labels, tiled.tiles[op.into].box, strict=True))
     blocks: dict[Read, Block] = {}
@@ -196,7 +196,7 @@ def _replaced(tiled: TileProgram, ops: Sequence[TileOp], instead: Mapping[int, i
     read = {*tiled.kept}
     left: list[TileOp] = []
     for op in reversed(ops):
-        if op.kind is Kind.LOAD or op.into in read or op.into not in before:
+        if op.kind is OpKind.LOAD or op.into in read or op.into not in before:
             left.append(op)
             read.update(op.sources)
     there = {op.into for op in left}

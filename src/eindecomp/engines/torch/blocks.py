@@ -11,7 +11,7 @@ import torch
 
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.torch.disk_tier import file_of, mapped_from, note_file
-from eindecomp.engines.torch.paged_memory import SMALL, HostMemory, Pin, Tenant, pinned
+from eindecomp.engines.torch.paged_memory import SMALL, Blocks, HostMemory, Pin, Tenant, pinned
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, volume, within
@@ -19,8 +19,6 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.program import Program
 
-Blocks = dict[Tiling, list[torch.Tensor]]
-"""For each layout of a tensor every device's block of it."""
 Gather = Callable[[Blocks], Any]
 
 NAME = "torch"
@@ -62,14 +60,14 @@ class Memories:
             if self.host is not None:
                 near, pin = self._on_host(near, self.host)
             nearby.append((hull, near, pin))
-        found: Blocks = {}
+        blocks: Blocks = {}
         for tiling, own in boxes.items():
-            found[tiling] = []
+            blocks[tiling] = []
             for memory, box in zip(self.of, own, strict=True):
                 hull, near, pin = nearby[memory]
-                found[tiling].append(_part(near, box, hull))
-                setattr(found[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
-        return found
+                blocks[tiling].append(_part(near, box, hull))
+                setattr(blocks[tiling][-1], "pinned_by", pin)  # noqa: B010 - it lasts as long as a block
+        return blocks
 
     def _on_host(self, near: torch.Tensor, host: HostMemory) -> tuple[torch.Tensor, Pin | None]:
         """An array in memory that a GPU copies from; what is mapped from a file stays there."""
@@ -93,27 +91,11 @@ class Memories:
         return library.from_numpy(block_of(given, box))
 
     def block(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> torch.Tensor:
-        """A box of a tensor in a memory: a view of a block there, or put together of all blocks."""
-        blocks = [
-            (tiling.box(mesh, device), block)
-            for tiling, arrays in held.items()
-            for device, block in enumerate(arrays)
-        ]
-        device = self.libraries[memory].device
-        for own, block in blocks:
-            if block.device == device and inside(box, own):
-                return _part(block, box, own)
-        made = torch.empty(shape_of(box), dtype=blocks[0][1].dtype, device=device)
-        tiling, arrays = next(iter(held.items()))
-        for number, block in enumerate(arrays):
-            own = tiling.box(mesh, number)
-            shared = meet(own, box) if volume(own) else None
-            if shared is not None:
-                made[within(shared, box)].copy_(block[within(shared, own)])
-        return made
+        """A box of a tensor in a memory."""
+        return _block_on(self.libraries[memory].device, held, mesh, box)
 
     def find(self, held: Blocks, mesh: Mesh, box: Box, memory: int) -> Place | None:
-        """Where a block is that is just a box, in a memory; None if there is none."""
+        """Where in a memory the block of just this box is; None if there is none."""
         device = self.libraries[memory].device
         for layout, (tiling, arrays) in enumerate(held.items()):
             for number, block in enumerate(arrays):
@@ -133,7 +115,7 @@ class Memories:
         """A tensor of the graph that lies in blocks."""
         if name not in self._gathering:  # once: brief runs come by the thousand
             vertex, library = self.program.graph[name], self.libraries[0]
-            whole = partial(_gathered, self.program.mesh, vertex.shape)
+            whole = partial(_whole, self.program.mesh, vertex.shape)
             self._gathering[name] = vertex, lambda held: library.to_numpy(whole(held)), whole
         vertex, gather, own = self._gathering[name]
         return Tensor(
@@ -165,18 +147,25 @@ def _hull(boxes: Sequence[Box]) -> Box:
     return tuple((min(low for low, _ in side), max(high for _, high in side)) for side in sides)
 
 
-def _gathered(mesh: Mesh, shape: tuple[int, ...], blocks: Blocks) -> torch.Tensor:
+def _whole(mesh: Mesh, shape: tuple[int, ...], held: Blocks) -> torch.Tensor:
     """One tensor of all blocks, on the device of the first; nothing of it lies in an arena."""
-    if isinstance(blocks, Tenant):
-        blocks = blocks.outside()
-    tiling, arrays = next(iter(blocks.items()))
-    whole = tuple((0, size) for size in shape)
-    for device, array in enumerate(arrays):
-        if tiling.box(mesh, device) == whole:
-            return array
-    made = torch.empty(shape, dtype=arrays[0].dtype, device=arrays[0].device)
-    for device, array in enumerate(arrays):
-        box = tiling.box(mesh, device)
-        if volume(box):
-            made[within(box, whole)].copy_(array)
+    held = held.outside() if isinstance(held, Tenant) else held
+    device = next(iter(held.values()))[0].device
+    return _block_on(device, held, mesh, tuple((0, size) for size in shape))
+
+
+def _block_on(device: torch.device, held: Blocks, mesh: Mesh, box: Box) -> torch.Tensor:
+    """A box of a tensor on a device: a view of a block there, or put together of all blocks."""
+    for tiling, arrays in held.items():
+        for number, block in enumerate(arrays):
+            own = tiling.box(mesh, number)
+            if block.device == device and inside(box, own):
+                return _part(block, box, own)
+    tiling, arrays = next(iter(held.items()))
+    made = torch.empty(shape_of(box), dtype=arrays[0].dtype, device=device)
+    for number, block in enumerate(arrays):
+        own = tiling.box(mesh, number)
+        shared = meet(own, box) if volume(own) else None
+        if shared is not None:
+            made[within(shared, box)].copy_(block[within(shared, own)])
     return made

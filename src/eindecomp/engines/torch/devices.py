@@ -58,16 +58,16 @@ def device_of(name: object, engine: str) -> torch.device:
         raise InputError(f"a device has a name such as 'cuda:0' or 'cpu', not {name!r}")
     name = str(name).strip()
     try:
-        found = torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise InputError(f"{name!r} is not a device of torch's: {error}") from None
-    if found.type == "cpu" and not found.index:
+    if device.type == "cpu" and not device.index:
         return torch.device("cpu")
-    if found.type != "cuda":
+    if device.type != "cuda":
         raise InputError(f"engine {engine!r} runs on 'cuda' and 'cpu', not {name!r}")
     if not torch.cuda.is_available():
         raise InputError(f"{name!r} was asked for, and torch finds no GPU here")
-    index = found.index if ":" in name else torch.cuda.current_device()
+    index = device.index if ":" in name else torch.cuda.current_device()
     if index >= torch.cuda.device_count():
         raise InputError(f"{name!r} was asked for; there are {torch.cuda.device_count()} GPUs")
     return torch.device("cuda", index)

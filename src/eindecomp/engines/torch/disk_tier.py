@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,7 +43,7 @@ class OpenFile:
 
 
 class FilePlace(NamedTuple):
-    """The byte of a file that some address of memory is mapped from, and all around it."""
+    """An address of mapped memory, and the byte of the file that lies there."""
 
     file: OpenFile
     address: int
@@ -67,7 +66,9 @@ _OPEN: WeakValueDictionary[tuple[str, tuple[int, int, int]], OpenFile] = WeakVal
 
 def mapped_from(tensor: torch.Tensor) -> FilePlace | None:
     """Where in a file a tensor of the host begins; None unless all of it is as in that file."""
-    first, last = tensor.data_ptr(), tensor.data_ptr() + _extent(tensor)
+    sides = zip(tensor.shape, tensor.stride(), strict=True)
+    count = 1 + sum((size - 1) * step for size, step in sides) if tensor.numel() else 0
+    first, last = tensor.data_ptr(), tensor.data_ptr() + count * tensor.element_size()
     area = next((area for area in _areas() if area.start <= first < last <= area.end), None)
     if area is None or not area.path.startswith("/"):
         return None
@@ -77,14 +78,6 @@ def mapped_from(tensor: torch.Tensor) -> FilePlace | None:
     if file is None or os.fstat(file.number).st_size < area.offset + last - area.start:
         return None
     return FilePlace(file, first, area.offset + first - area.start)
-
-
-def _extent(tensor: torch.Tensor) -> int:
-    """The bytes from a tensor's first element to the end of its last."""
-    if not tensor.numel():
-        return 0
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return (1 + sum((size - 1) * step for size, step in steps)) * tensor.element_size()
 
 
 def _areas() -> Iterator[_Area]:
@@ -118,10 +111,10 @@ def _opened(path: str, inode: int) -> OpenFile | None:
             return known
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         told = os.fstat(number)
-        found = OpenFile(path, _version(told), number)
+        file = OpenFile(path, _version(told), number)
         if stat.S_ISREG(told.st_mode) and told.st_ino == inode:
-            _OPEN[path, found.version] = found
-            return found
+            _OPEN[path, file.version] = file
+            return file
     return None
 
 
@@ -142,16 +135,9 @@ class FileTile:
     """Of its first element."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In bytes."""
-    itemsize: int
     dtype: torch.dtype
     mapped: torch.Tensor = field(compare=False, repr=False)
-    """The same in mapped memory, of which every access may have to wait for the disk."""
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all elements."""
-        return prod(self.shape) * self.itemsize
+    """The tile in mapped memory, where every access may have to wait for the disk."""
 
     def read(self, start: int, target: torch.Tensor) -> None:
         """Fill some bytes of the host with those of the tile from `start` on, row by row."""
@@ -168,10 +154,10 @@ class FileTile:
             each.result()
 
     def _read(self, start: int, into: Array) -> None:
-        if not self._is_dense:  # by the mapped memory, whose pages are read as they come
+        if not self.mapped.is_contiguous():  # its pages are read as they come
             flat: Any = TorchLibrary("cpu").to_numpy(self.mapped).flat
-            first = start // self.itemsize
-            into[:] = flat[first : first + len(into) // self.itemsize].view(np.uint8)
+            first, size = start // self.dtype.itemsize, len(into) // self.dtype.itemsize
+            into[:] = flat[first : first + size].view(np.uint8)
             return
         left, offset = into.data, self.offset + start
         while left:
@@ -179,16 +165,6 @@ class FileTile:
             if not count:
                 raise RunError(f"{self.file.path} has become shorter: it ends at byte {offset}")
             left, offset = left[count:], offset + count
-
-    @property
-    def _is_dense(self) -> bool:
-        """Whether the elements lie in the file as they do in memory, without gaps."""
-        size = self.itemsize
-        for side, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if side > 1 and stride != size:
-                return False
-            size *= side
-        return True
 
 
 @cache
@@ -212,16 +188,9 @@ def file_tile(tensor: torch.Tensor) -> FileTile | None:
     place = file_of(tensor)
     if place is None:
         return None
-    item = tensor.element_size()
-    return FileTile(
-        place.file,
-        place.offset + tensor.data_ptr() - place.address,
-        tuple(tensor.shape),
-        tuple(stride * item for stride in tensor.stride()),
-        item,
-        tensor.dtype,
-        tensor,
-    )
+    offset = place.offset + tensor.data_ptr() - place.address
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return FileTile(place.file, offset, shape, strides, tensor.dtype, tensor)
 
 
 _OF_MEMORY = 0.75  # of the memory that is available: the rest is for results, and for others
@@ -247,20 +216,20 @@ class HostCopies:
 
     def chosen(self, tiles: Iterable[FileTile]) -> set[FileTile]:
         """As many tiles as there is room for, the first ones first."""
-        found: set[FileTile] = set()
+        chosen: set[FileTile] = set()
         room = self.room
         for tile in tiles:
-            size = 0 if tile in self._kept or tile in found else tile.nbytes
+            size = 0 if tile in self._kept or tile in chosen else tile.mapped.nbytes
             if size <= room:
                 room -= size
-                found.add(tile)
-        return found
+                chosen.add(tile)
+        return chosen
 
     def copy(self, tile: FileTile) -> torch.Tensor:
         """A tile in the host's memory, read once as long as somebody has it."""
         known = self._kept.get(tile)
         if known is None:
-            memory = self.host.empty(tile.nbytes)
+            memory = self.host.empty(tile.mapped.nbytes)
             tile.read(0, memory)
             known = self._kept[tile] = typed(memory, tile.mapped.dtype, tile.shape)
         return known
@@ -272,7 +241,7 @@ def measure_disk(tiles: Sequence[FileTile], host: HostMemory) -> float:
     memory = host.empty(_SAMPLE)
     seconds, count = 0.0, 0
     for tile in tiles[::step][:_SAMPLES]:
-        part = memory[: min(_SAMPLE, tile.nbytes)]
+        part = memory[: min(_SAMPLE, tile.mapped.nbytes)]
         begin = perf_counter()
         tile.read(0, part)
         seconds += perf_counter() - begin

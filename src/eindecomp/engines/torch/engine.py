@@ -176,8 +176,9 @@ class TorchProgram:
         self.indices = IndexChecks(self.tiled, self.memories)
         self.cut_into: int | None = None
         """Into how many pieces vertices are cut, where that is more than the plan's."""
-        self._gives_back = len(self.program.outputs) < len(self.program.output_names)
-        """Whether some outputs are inputs."""
+        made = self.program.outputs
+        self._given_names = [name for name in self.program.output_names if name not in made]
+        """The outputs that are inputs."""
 
     def place(self, name: str, given: Any) -> Tensor:
         """Put an input into the memories, in the layouts that the plan wants."""
@@ -197,7 +198,7 @@ class TorchProgram:
         return self.memories.tensor(name, self.memories.place(wanted, given))
 
     def bind(self, inputs: Mapping[str, Tensor]) -> Prepared:
-        """The same program, with blocks of some inputs that were found once."""
+        """The same program with some inputs fixed, whose blocks are looked up once."""
         if isinstance(self.runner, Paging):
             every = {vertex.name: inputs.get(vertex.name) for vertex in self.program.graph.inputs}
             return BoundProgram(self, every)
@@ -213,13 +214,28 @@ class TorchProgram:
 
         A region is one function: all that it computes is told to begin and to end with it.
         """
-        with self.runner.turn(inputs):
-            return self._run(inputs, scalars, donated, on_event)
+        with self.runner.turn(inputs), torch.no_grad():
+            record = RunRecord(self.program, on_event)
+            heard = None if on_event is None else Heard(record, self.ready)
+            if self.space is not None:
+                own = partial(bytes_of, self.program, donated)
+                check_space(self.program.graph, self.space, 0, own)
+            every: Mapping[str, Any] = ChainMap(cast("Any", inputs), cast("Any", self.loads.bound))
+            self.indices.check(every, scalars)
+            placed = 0  # the bytes that move to bring tensors into the layouts that are wanted
+            if self.program.devices > 1:
+                placed = sum(placing_bytes(self.program, *given) for given in inputs.items())
+            given = {name: self._given_output(name, every[name]) for name in self._given_names}
+            start_measuring(self.ready.libraries)
+            values = self.runner.run(inputs, scalars, donated, heard)
+            if heard is not None:
+                heard.finish()
+            return self._result(record, values, given, placed, told=heard is not None)
 
     def go_on(self, state: Given, read: ReadOthers) -> Result | None:
-        """Run again where the last run was captured, and left what is given up in its place."""
+        """Run again at once if the last run left the state that is given up in place; else None."""
         runner = self.runner
-        if not isinstance(runner, Resident) or self._gives_back:
+        if not isinstance(runner, Resident) or self._given_names:
             return None
         with runner.turn(state), torch.no_grad():
             if not runner.goes_on(state):
@@ -231,26 +247,6 @@ class TorchProgram:
             start_measuring(self.ready.libraries)
             values = runner.go_on(inputs, scalars, state)
             return None if values is None else self._result(record, values, {}, 0)
-
-    def _run(
-        self, inputs: Given, scalars: Given, donated: Collection[str], on_event: Listener | None
-    ) -> Result:
-        record = RunRecord(self.program, on_event)
-        heard = None if on_event is None else Heard(record, self.ready)
-        if self.space is not None:
-            check_space(self.program.graph, self.space, 0, partial(bytes_of, self.program, donated))
-        with torch.no_grad():
-            every: Mapping[str, Any] = ChainMap(cast("Any", inputs), cast("Any", self.loads.bound))
-            self.indices.check(every, scalars)
-            placed = 0  # the bytes that move to bring tensors into the layouts that are wanted
-            if self.program.devices > 1:
-                placed = sum(placing_bytes(self.program, *given) for given in inputs.items())
-            given = self._given_outputs(every)
-            start_measuring(self.ready.libraries)
-            values = self.runner.run(inputs, scalars, donated, heard)
-        if heard is not None:
-            heard.finish()
-        return self._result(record, values, given, placed, told=heard is not None)
 
     def _result(
         self,
@@ -286,23 +282,14 @@ class TorchProgram:
         """What came, went and was computed when in the last run under a limit on memory."""
         return self.runner.schedule
 
-    def _given_outputs(self, inputs: Given) -> dict[str, Tensor]:
-        """The outputs that are inputs; they outlive what was given for them."""
-        found: dict[str, Tensor] = {}
-        if not self._gives_back:
-            return found
-        for name in self.program.output_names:
-            if name in self.program.outputs:
-                continue
-            vertex, given = self.program.graph[name], inputs[name]
-            if isinstance(given, Tensor):
-                leave_arena(given)
-                found[name] = replace(given, name=name)
-                continue
-            whole = Tiling(uncut(vertex.shape))
-            copy = as_tensor(given).clone()
-            found[name] = self.memories.tensor(name, self.memories.place([whole], copy))
-        return found
+    def _given_output(self, name: str, given: Any) -> Tensor:
+        """An output that is an input; it outlives what was given for that."""
+        if isinstance(given, Tensor):
+            leave_arena(given)
+            return replace(given, name=name)
+        whole = Tiling(uncut(self.program.graph[name].shape))
+        own = as_tensor(given).clone()
+        return self.memories.tensor(name, self.memories.place([whole], own))
 
     def close(self) -> None:
         """Let go of what is kept for the next run."""

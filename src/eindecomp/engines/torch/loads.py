@@ -29,7 +29,7 @@ from eindecomp.lang.dtypes import DType
 from eindecomp.lang.scalar import used_scalars
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
-from eindecomp.tra.tiles.ops import Lookup, TileProgram, is_computed, lookups_of
+from eindecomp.tra.tiles.ops import TileLookup, TileProgram, is_computed, lookups_of
 
 Values = dict[int, tuple[torch.Tensor, ...]]
 Key = int | str
@@ -53,7 +53,7 @@ class Loads:
         """Where in a tensor each block was found, and the layouts that it had."""
         names = {tile: tiled.tiles[tile].tensor for tile in sorted(tiled.loads)}
         self.fixed: Values = {
-            tile: (self._found(tile, self.bound[name]),)
+            tile: (self._block_in(tile, self.bound[name]),)
             for tile, name in names.items()
             if name in self.bound
         }
@@ -73,8 +73,7 @@ class Loads:
     ) -> Values:
         """The blocks of tiles, by default of all, where their readers are.
 
-        Those of what is bound are not among them, nor those of `staged` tiles for which small
-        arrays are given.
+        Bound inputs are left out, and so are `staged` tiles for which small arrays are given.
         """
         placed: dict[str, Tensor] = {}
         left_out: list[int] = []
@@ -95,10 +94,10 @@ class Loads:
                     placed[name] = self.place(name, tensor)
                 tensor = placed[name]
             blocks[place] = self._block(place, tensor)
-        found = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
+        values = cast("Values", dict(zip(self._tiles, zip(blocks), strict=True)))
         for tile in left_out:
-            del found[tile]
-        return found if tiles is None else {tile: found[tile] for tile in tiles}
+            del values[tile]
+        return values if tiles is None else {tile: values[tile] for tile in tiles}
 
     def small(self, inputs: Mapping[str, Any]) -> dict[int, Any]:
         """What was given for tiles as small arrays of the host, each the whole of its tile."""
@@ -133,12 +132,12 @@ class Loads:
 
     def _block(self, load: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor, which is remembered."""
-        block = self._found(self._tiles[load], given)
+        block = self._block_in(self._tiles[load], given)
         self._known.note(load, given)
         self._blocks[load] = ref(block)
         return block
 
-    def _found(self, number: int, given: Tensor) -> torch.Tensor:
+    def _block_in(self, number: int, given: Tensor) -> torch.Tensor:
         """A tile's block of a tensor; those that lie alike have it in the same place."""
         if self.memories.host is None:  # here are the devices themselves: no arena is ours
             leave_arena(given)
@@ -160,7 +159,7 @@ _SMALL = 1 << 16
 
 
 class Slot(NamedTuple):
-    """What is put side by side with others: an array by its shape and type."""
+    """The room of an array that lies side by side with others: its shape and type."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -207,16 +206,15 @@ class IndexChecks:
 
     def __init__(self, tiled: TileProgram, memories: Memories) -> None:
         self._tiled, self._memories = tiled, memories
-        found = lookups_of(tiled, tiled.ops)
-        given = [lookup for lookup in found if not is_computed(tiled, lookup)]
+        every = lookups_of(tiled, tiled.ops)
+        given = [lookup for lookup in every if not is_computed(tiled, lookup)]
         self._unchecked = given
         """Those that are left to check in the next run."""
-        self._varying: list[Lookup] = []
+        pairs = ((lookup, self._op(lookup)) for lookup in given)
+        self._varying = [
+            each for each, op in pairs if not isinstance(op, Fill) or used_scalars(op.value)
+        ]
         """Those that are not the same in every run: filled ones are, without scalars."""
-        for lookup in given:
-            op = self._op(lookup)
-            if not isinstance(op, Fill) or used_scalars(op.value):
-                self._varying.append(lookup)
 
     def check(self, inputs: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
         """Raise an error that names the tile for which an index is out of range."""
@@ -230,11 +228,11 @@ class IndexChecks:
                     check_array(index, lookup.rows)
         self._unchecked = self._varying
 
-    def _op(self, lookup: Lookup) -> object:
+    def _op(self, lookup: TileLookup) -> object:
         return self._tiled.program.graph[self._tiled.tiles[lookup.index.tile].tensor].op
 
     def _indices(
-        self, lookup: Lookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
+        self, lookup: TileLookup, inputs: Mapping[str, Any], scalars: Mapping[str, Any]
     ) -> Any:
         op, box = self._op(lookup), lookup.index.box
         if isinstance(op, Fill):
@@ -250,5 +248,5 @@ class IndexChecks:
 
 def has_filled_indices(tiled: TileProgram) -> bool:
     """Whether some lookup takes its indices from a fill."""
-    found = (tiled.tiles[lookup.index.tile] for lookup in lookups_of(tiled, tiled.ops))
-    return any(isinstance(tiled.program.graph[tile.tensor].op, Fill) for tile in found)
+    indices = (tiled.tiles[lookup.index.tile] for lookup in lookups_of(tiled, tiled.ops))
+    return any(isinstance(tiled.program.graph[tile.tensor].op, Fill) for tile in indices)

@@ -29,7 +29,7 @@ from eindecomp.tra.paging.schedule import Schedule
 from eindecomp.tra.paging.workload import Begins, Links, Paged, Staging, Task, Workload
 
 if TYPE_CHECKING:
-    from eindecomp.engines.torch.blocks import Blocks
+    from eindecomp.engines.torch.paged_memory import Blocks
 
     Tensor = torch.Tensor
     Given = Mapping[str, Any]
@@ -53,7 +53,7 @@ class Paging:
         memory: ArenaMemory,
         tie: Mapping[str, str],
     ) -> None:
-        """`tie` tells which input is which result in the next run."""
+        """`tie` gives for an input the result that becomes it in the next run."""
         self.ready, self.limit, self.host, self.copies = ready, limit, host, copies
         self.loads, self.memory = loads, memory
         self.device = ready.libraries[0].device
@@ -69,7 +69,7 @@ class Paging:
                 self._measure(ready.scalars(dict.fromkeys(ready.tiled.program.graph.scalars, 1))[0])
         self._replay: Replay | None = None
         self._key: object = None
-        """What stays, which the latest schedule was made for."""
+        """What the latest schedule takes to stay."""
 
     def _measure(self, scalars: Sequence[Tensor]) -> None:
         """Find out what links and regions take, and whether workspaces leave room enough."""
@@ -109,9 +109,9 @@ class Paging:
     def _given(
         self, inputs: Given, donated: Collection[str]
     ) -> tuple[frozenset[int], dict[str, EngineTensor]]:
-        """The tiles of inputs that stay as they are, and the tied inputs that are given up.
+        """The tiles of inputs that stay as they are, and the inputs that are given up.
 
-        Each of these is given up for the result that it is in the next run.
+        These are tied: in the next run a result takes the place of each.
         """
         changing = {*self.tie, *donated}
         names = {
@@ -171,8 +171,8 @@ class Paging:
         passing: Collection[str],
     ) -> Replay:
         """What carries out a run; it is made anew where other things stay than in the last one."""
-        found = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
-        files = {tile: file for tile, file in found.items() if file is not None}
+        places = {tile: file_tile(arrays[0]) for tile, arrays in values.items()}
+        files = {tile: file for tile, file in places.items() if file is not None}
         renewing = frozenset(
             name for name in passing if files.keys().isdisjoint(self.renewed[name])
         )

@@ -24,6 +24,7 @@ from eindecomp.errors import InputError, RunError
 from eindecomp.layout.tiling import Tiling
 
 Blocks = dict[Tiling, list[torch.Tensor]]
+"""For each layout of a tensor, every device's block of it."""
 
 SMALL = 1 << 20  # bytes below which copying from memory that is not pinned is as fast
 
@@ -38,7 +39,7 @@ class HostMemory:
     )
 
     def empty(self, nbytes: int) -> torch.Tensor:
-        """So many bytes, of any contents; they come back when no tensor has them any more."""
+        """A block of so many bytes with any contents, reused when no tensor has it any more."""
         if nbytes == 0:
             return torch.empty(0, dtype=torch.uint8)
         spare = self._spare[nbytes]
@@ -120,7 +121,7 @@ class ArenaMemory:
         """Whose schedule was the last one."""
         self._memory: torch.Tensor | None = None
         self.regions: dict[int, Any] = {}
-        """Those of the user that have been carried out in it, with their tensors."""
+        """The regions of the user that have run in it, bound to their tensors."""
         self._tenants: list[ref[Tenant]] = []
         self.lock = RLock()
         self._in_use = False
@@ -209,7 +210,7 @@ class Tenant(dict["Tiling", list[torch.Tensor]]):
                 self.memory = None
 
     def outside(self) -> Blocks:
-        """The blocks on the host, of which those are copies that lie in the arena."""
+        """The blocks on the host, with copies of those that lie in the arena."""
         if (memory := self.memory) is None:
             return self
         with memory.lock:
@@ -221,7 +222,7 @@ class Tenant(dict["Tiling", list[torch.Tensor]]):
 
 
 def leave_arena(given: object, but: ArenaMemory | None = None) -> None:
-    """Move a tensor to the host if it lies in an arena, but not if that is this one."""
+    """Move a tensor to the host if it lies in an arena other than `but`."""
     data = given.data if isinstance(given, EngineTensor) else None
     if isinstance(data, Tenant) and (but is None or data.memory is not but):
         data.leave()

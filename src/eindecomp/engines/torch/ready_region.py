@@ -20,36 +20,30 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from eindecomp.engines.result import RunRecord, TaskFinished, TaskStarted, TensorFreed
-from eindecomp.engines.torch.region_code import Join, RegionCode
+from eindecomp.engines.torch.region_code import JointProducts, RegionCode
 from eindecomp.kernels.cache import cache_folder
 from eindecomp.kernels.torch.decoding import overlaps
 from eindecomp.kernels.torch.tensors import torch_type
-from eindecomp.tra.program.steps import AllGather, Move, ReduceScatter, Step, kind_of
+from eindecomp.tra.program.steps import Communication, kind_of, used_by
 from eindecomp.tra.tiles.memory import dropped_after
-from eindecomp.tra.tiles.ops import Region, Share, TileProgram
+from eindecomp.tra.tiles.ops import Region, TileProgram
 
 if TYPE_CHECKING:
     from eindecomp.kernels.torch.library import TorchLibrary
 
     Tensor = torch.Tensor
-    Function = Callable[["Call"], Sequence[Tensor]]
+    Function = Callable[["RegionCall"], Sequence[Tensor]]
 
 _LITTLE = 1 << 20  # bytes
-Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
-
-
-def layout_of(array: Tensor) -> Layout:
-    """All that a compiled function depends on but the numbers."""
-    return tuple(array.shape), array.stride(), array.dtype, array.device
 
 
 @dataclass(frozen=True)
-class Call:
+class RegionCall:
     """The tensors that a region is carried out with."""
 
     arrays: Sequence[Tensor]
     scalars: Sequence[Tensor]
-    joined: Mapping[Join, Tensor]
+    joined: Mapping[JointProducts, Tensor]
     into: Sequence[Tensor]
     """Where results go; if there are none, they are new."""
 
@@ -61,17 +55,18 @@ class Call:
     @property
     def layout(self) -> object:
         """All that a compiled function depends on but the numbers."""
-        return tuple(layout_of(array) for array in self.all), len(self.joined), len(self.into)
+        lie = tuple((x.shape, x.stride(), x.dtype, x.device) for x in self.all)
+        return lie, len(self.joined), len(self.into)
 
-    def of(self, tensors: Sequence[Tensor]) -> Call:
+    def of(self, tensors: Sequence[Tensor]) -> RegionCall:
         """The same call of other tensors, given one after another."""
         given = iter(tensors)
         arrays, scalars = ([next(given) for _ in part] for part in (self.arrays, self.scalars))
         joined = {join: next(given) for join in self.joined}
-        return Call(arrays, scalars, joined, [next(given) for _ in self.into])
+        return RegionCall(arrays, scalars, joined, [next(given) for _ in self.into])
 
 
-def carry_out(code: RegionCode, call: Call) -> Sequence[Tensor]:
+def carry_out(code: RegionCode, call: RegionCall) -> Sequence[Tensor]:
     """What a region makes: new tensors, or if there are some to write to, these."""
     made = code(call.arrays, call.scalars, call.joined)
     for target, source in zip(call.into, made, strict=False):
@@ -79,7 +74,7 @@ def carry_out(code: RegionCode, call: Call) -> Sequence[Tensor]:
     return call.into or made
 
 
-def traced(code: RegionCode, call: Call) -> Any:
+def traced(code: RegionCode, call: RegionCall) -> Any:
     """A region as a graph of torch's own operations; no memory is taken for that."""
 
     def flat(*given: Tensor) -> list[Tensor]:
@@ -90,7 +85,7 @@ def traced(code: RegionCode, call: Call) -> Any:
         return make_fx(flat)(*_without_memory(call, mode))
 
 
-def _without_memory(call: Call, mode: FakeTensorMode) -> list[Tensor]:
+def _without_memory(call: RegionCall, mode: FakeTensorMode) -> list[Tensor]:
     """Tensors that lie as those of a call do, no two in the same memory: they have none."""
     with mode:
         return [
@@ -99,7 +94,7 @@ def _without_memory(call: Call, mode: FakeTensorMode) -> list[Tensor]:
         ]
 
 
-def compiled(code: RegionCode, call: Call) -> Function:
+def compiled(code: RegionCode, call: RegionCall) -> Function:
     """A region, fused for tensors that lie as these do."""
     folder = cache_folder()
     if folder is not None:
@@ -110,13 +105,13 @@ def compiled(code: RegionCode, call: Call) -> Function:
     overlap = most < _LITTLE and overlaps(code.library.device)
     can_tell = hasattr(inductor.triton, "enable_pdl")
     options: Any = {"triton.enable_pdl": True} if overlap and can_tell else {}
-    # Without torch.compile's guards: what they check, whoever calls this has found to be equal. By
-    # them tensors that lie side by side in one memory would be others than those that lie apart.
+    # Without torch.compile's guards: the caller has compared all that they check, and they would
+    # tell tensors that lie side by side in one memory from those that lie apart.
     examples: list[Any] = [*_without_memory(call, FakeTensorMode())]
     with torch.no_grad():
         fused: Any = compile_graph(traced(code, call), examples, options=options)
 
-    def run(call: Call) -> Sequence[Tensor]:
+    def run(call: RegionCall) -> Sequence[Tensor]:
         made = fused(*call.all)
         return call.into or made
 
@@ -182,7 +177,7 @@ class BoundRegion:
     def __call__(self, scalars: Sequence[Tensor]) -> Sequence[Tensor]:
         """Carry it out."""
         self._code.check_indices(self._arrays)
-        call = Call(self._arrays, scalars, self._joined, self._into)
+        call = RegionCall(self._arrays, scalars, self._joined, self._into)
         if not self._fuse:
             return carry_out(self._code, call)
         if self._function is None:
@@ -194,7 +189,7 @@ class BoundRegion:
 
 
 class Heard:
-    """Tells of the regions of one run as they are carried out."""
+    """Tells a listener of the regions of one run as they are carried out."""
 
     def __init__(self, record: RunRecord, ready: ReadyRegions) -> None:
         self.record, self.ready = record, ready
@@ -202,35 +197,37 @@ class Heard:
         for region in ready.regions:
             for op in region.ops:
                 first.setdefault(op.into, region.number)
-        self._shares: dict[int, list[Share]] = defaultdict(list)
-        """What devices compute, by the first region that makes the tile."""
+        self._tasks: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
+        """What devices compute, by the first region that makes the tile: vertex, kind, device."""
+        self._left: Counter[str] = Counter()
+        """How many tasks of each vertex are left."""
         for share in ready.tiled.shares:
-            self._shares[first.get(share.tile, NOWHERE)].append(share)
+            step = record.program.steps[share.step]
+            name = record.program.buffers[used_by(step)[-1]].tensor
+            region = first.get(share.tile, NOWHERE)
+            self._tasks[region].append((name, kind_of(step), share.device))
+            self._left[name] += 1
         self._dropped = dropped_after(ready.tiled, ready.regions)
-        self._counts = Counter(self._vertex(share) for share in ready.tiled.shares)
-        """How many shares of each vertex are left."""
-        self._moves: dict[str, list[Step]] = defaultdict(list)
+        self._moves: dict[str, list[Communication]] = defaultdict(list)
         for step in record.program.steps:
-            if isinstance(step, Move | ReduceScatter | AllGather):
+            if isinstance(step, Communication):
                 self._moves[step.vertex].append(step)
         self._begun = 0.0
 
     def begin(self, number: int) -> None:
         """Tell that the tasks of a region begin."""
         self._begun = self.record.now()
-        for share in self._shares[number]:
-            name, kind = self._vertex(share), self._kind(share)
-            self.record.tell(TaskStarted(name, kind, share.device, 0, self._begun))
+        for task in self._tasks[number]:
+            self.record.tell(TaskStarted(*task, 0, self._begun))
 
     def end(self, number: int) -> None:
         """Tell that the tasks of a region have ended, what moved for them, and what is dropped."""
         self.ready.synchronize()
         end = self.record.now()
-        for share in self._shares[number]:
-            name, kind = self._vertex(share), self._kind(share)
-            self.record.tell(TaskFinished(name, kind, share.device, 0, self._begun, end))
-            self._counts[name] -= 1
-            if not self._counts[name]:
+        for name, kind, device in self._tasks[number]:
+            self.record.tell(TaskFinished(name, kind, device, 0, self._begun, end))
+            self._left[name] -= 1
+            if not self._left[name]:
                 self._tell_moves(name)
         for tile in self._dropped[number] if number != NOWHERE else ():
             if tile not in self.ready.tiled.loads:
@@ -248,14 +245,6 @@ class Heard:
         """Tell what has moved for a vertex, now that all of it is computed."""
         for step in self._moves.pop(name, ()):
             self.record.moved(step, self.record.program.moved_by(step))
-
-    def _vertex(self, share: Share) -> str:
-        program = self.record.program
-        into: int = getattr(program.steps[share.step], "into")  # noqa: B009 - of those that compute
-        return program.buffers[into].tensor
-
-    def _kind(self, share: Share) -> str:
-        return kind_of(self.record.program.steps[share.step])
 
 
 NOWHERE = -1

@@ -24,17 +24,14 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.torch.aggregations import times_rows
 from eindecomp.kernels.torch.kernel import check_index
-from eindecomp.lang.dtypes import Kind as NumberKind
-from eindecomp.lang.dtypes import kind
+from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.layout.boxes import Box, within
 from eindecomp.tra.tiles.ops import (
     Block,
-    Kind,
-    Lookup,
+    OpKind,
     Region,
-    Tile,
-    TileCall,
+    TileLookup,
     TileOp,
     TileProgram,
     is_computed,
@@ -63,7 +60,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JointProducts:
     """Products of one block with several matrices, each [rows, summed] as it lies."""
 
     block: Block
@@ -82,40 +79,40 @@ class Join:
         turned = x.permute([*kept, *self.summed])
         rows = [x.shape[k] for k in kept]
         flat = times_rows(turned.reshape(prod(rows), -1), matrices)
-        found: list[Tensor] = []
+        results: list[Tensor] = []
         start = 0
         for member, shape in zip(self.members, shapes, strict=True):
             part = flat[:, start : start + prod(shape)].view([*rows, *shape])
             start += prod(shape)
             labels = (*(member.shared[k] for k in kept), *member.rows)
-            found.append(part.permute([labels.index(label) for label in member.output]))
-        return found
+            results.append(part.permute([labels.index(label) for label in member.output]))
+        return results
 
 
-def joins_of(tiled: TileProgram, region: Region) -> tuple[Join, ...]:
+def joins_of(tiled: TileProgram, region: Region) -> tuple[JointProducts, ...]:
     """The products of a region that can be made together."""
     groups: dict[tuple[Block, tuple[int, ...], object], list[Member]] = defaultdict(list)
     for op in region.ops:
-        found = _member(tiled, op)
-        if found is not None:
-            member, block, summed = found
+        product = _member(tiled, op)
+        if product is not None:
+            member, block, summed = product
             types = tiled.tiles[member.weight].types, tiled.tiles[op.into].types
             groups[block, summed, types].append(member)
     return tuple(
-        Join(block, summed, tuple(members))
+        JointProducts(block, summed, tuple(members))
         for (block, summed, _), members in groups.items()
         if len({member.weight for member in members}) == len(members) > 1
     )
 
 
 def _member(tiled: TileProgram, op: TileOp) -> tuple[Member, Block, tuple[int, ...]] | None:
-    """A product with a matrix that is an input, and what that multiplies."""
+    """A product with a matrix that is an input, the block it multiplies, and what is summed."""
     vertex = tiled.program.graph[tiled.tiles[op.into].tensor]
     einsum = vertex.op
-    if op.kind is not Kind.WHOLE or not isinstance(einsum, EinSum) or len(op.reads) != 2:
+    if op.kind is not OpKind.WHOLE or not isinstance(einsum, EinSum) or len(op.reads) != 2:
         return None
     types = {tiled.program.graph[name].dtype for name in vertex.inputs} | {vertex.dtype}
-    if not einsum.is_contraction or len(types) > 1 or kind(vertex.dtype) < NumberKind.FLOAT:
+    if not einsum.is_contraction or len(types) > 1 or kind(vertex.dtype) < Kind.FLOAT:
         return None
     loads = tiled.loads
     for place, other in ((1, 0), (0, 1)):
@@ -154,7 +151,7 @@ def side_by_side(arrays: Sequence[Tensor], width: int) -> Tensor | None:
 class Neighbours:
     """Where inputs are placed so that those which are multiplied together lie side by side."""
 
-    def __init__(self, tiled: TileProgram, joins: Sequence[Join]) -> None:
+    def __init__(self, tiled: TileProgram, joins: Sequence[JointProducts]) -> None:
         graph = tiled.program.graph
         self._groups: dict[str, tuple[str, ...]] = {}
         for join in joins:
@@ -192,26 +189,26 @@ class RegionCode:
     library: TorchLibrary
 
     @cached_property
-    def joins(self) -> tuple[Join, ...]:
+    def joins(self) -> tuple[JointProducts, ...]:
         """The products that can be made together if their matrices lie side by side."""
         return joins_of(self.tiled, self.region)
 
-    def joined(self, arrays: Sequence[Tensor]) -> dict[Join, Tensor]:
+    def joined(self, arrays: Sequence[Tensor]) -> dict[JointProducts, Tensor]:
         """The matrices that lie side by side among the arrays of the tiles that are read."""
-        found: dict[Join, Tensor] = {}
+        joined: dict[JointProducts, Tensor] = {}
         for join in self.joins:
             own = [arrays[self._places[member.weight]] for member in join.members]
             width = prod(own[0].shape[len(join.members[0].rows) :])
             matrices = side_by_side(own, width)
             if matrices is not None:
-                found[join] = matrices
-        return found
+                joined[join] = matrices
+        return joined
 
     @cached_property
-    def lookups(self) -> tuple[Lookup, ...]:
+    def lookups(self) -> tuple[TileLookup, ...]:
         """The lookups whose indices another region has computed."""
-        found = lookups_of(self.tiled, self.region.ops)
-        return tuple(each for each in found if is_computed(self.tiled, each))
+        lookups = lookups_of(self.tiled, self.region.ops)
+        return tuple(each for each in lookups if is_computed(self.tiled, each))
 
     def check_indices(self, arrays: Sequence[Tensor]) -> None:
         """Raise if computed indices are out of range; this waits for the device."""
@@ -237,7 +234,7 @@ class RegionCode:
         self,
         arrays: Sequence[Tensor],
         scalars: Sequence[Tensor],
-        joined: Mapping[Join, Tensor] | None = None,
+        joined: Mapping[JointProducts, Tensor] | None = None,
     ) -> list[Tensor]:
         """The arrays of the tiles that the region writes, from those of the tiles that it reads.
 
@@ -252,65 +249,55 @@ class RegionCode:
         for op in self.region.ops:
             if op.into in values:
                 continue  # it was made with another one
-            if joined and op.into in first:
-                join = first[op.into]
-                values |= self._products(join, joined[join], values)
-            elif op.call is not None:
-                values |= self._called(op, op.call, values, scalars)
-            else:
-                tile = self.tiled.tiles[op.into]
-                with naming(self.graph[tile.tensor], tile.box, op.device):
+            tile = self.tiled.tiles[op.into]
+            with naming(self.graph[tile.tensor], tile.box, op.device):
+                if joined and op.into in first:
+                    join = first[op.into]
+                    values |= self._products(join, joined[join], values)
+                elif op.call is not None:
+                    operands = [self.read(b, values)[0] for b in op.reads if b is not None]
+                    made = op.call.compute(operands, scalars)
+                    values |= {t: (array,) for t, array in zip(op.call.makes, made, strict=True)}
+                else:
                     values[op.into] = self._made(op, values, scalars)
         return [array for tile in self.region.writes for array in values[tile]]
 
-    def _products(self, join: Join, matrices: Tensor, values: Values) -> Values:
+    def _products(self, join: JointProducts, matrices: Tensor, values: Values) -> Values:
         x = self.read(join.block, values)[0]
-        tiles = [self.tiled.tiles[member.weight] for member in join.members]
-        pairs = zip(tiles, join.members, strict=True)
-        shapes = [tile.shape[: len(member.rows)] for tile, member in pairs]
-        found = join.products(x, matrices, shapes)
-        return {m.into: (made,) for m, made in zip(join.members, found, strict=True)}
-
-    def _called(
-        self, op: TileOp, call: TileCall, values: Values, scalars: Sequence[Tensor]
-    ) -> Values:
-        """All tiles that a call makes."""
-        tile = self.tiled.tiles[op.into]
-        operands = [self.read(block, values)[0] for block in op.reads if block is not None]
-        with naming(self.graph[tile.tensor], tile.box, op.device):
-            made = call.compute(operands, scalars)
-        return {tile: (array,) for tile, array in zip(call.makes, made, strict=True)}
+        shapes = [self.tiled.tiles[m.weight].shape[: len(m.rows)] for m in join.members]
+        products = join.products(x, matrices, shapes)
+        return {m.into: (made,) for m, made in zip(join.members, products, strict=True)}
 
     def _made(self, op: TileOp, values: Values, scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]
         vertex = self.graph[tile.tensor]
-        if op.kind is Kind.FILL:
+        if op.kind is OpKind.FILL:
             assert isinstance(vertex.op, Fill)  # noqa: S101
             named = dict(zip(self.graph.scalars, scalars, strict=True))
             return (self.library.filled(vertex.op, tile.box, named, self.graph.scalars),)
-        if op.kind is Kind.ASSEMBLE:
+        if op.kind is OpKind.ASSEMBLE:
             return self._assembled(op, values)
         kernel = self.library.kernel(self.graph, vertex)
-        if op.kind is Kind.REDUCE:
+        if op.kind is OpKind.REDUCE:
             states = [self.read(block, values) for block in op.reads if block is not None]
             total = states[0]
             for state in states[1:]:
                 total = kernel.combined(total, state)
             return (kernel.finished(total),)
         operands = [None if b is None else self.read(b, values)[0] for b in op.reads]
-        if op.kind is Kind.PARTIAL:
+        if op.kind is OpKind.PARTIAL:
             return tuple(kernel.states(operands, scalars, tile.shape))
         return (kernel.result(operands, scalars, tile.shape),)
 
     def _assembled(self, op: TileOp, values: Values) -> tuple[Tensor, ...]:
         tile = self.tiled.tiles[op.into]
-        found = tuple(self.library.empty(tile.shape, dtype) for dtype in tile.types)
+        arrays = tuple(self.library.empty(tile.shape, dtype) for dtype in tile.types)
         for block in op.reads:
             assert block is not None  # noqa: S101
             parts = self.read(block, values)
-            for target, part in zip(found, parts, strict=True):
+            for target, part in zip(arrays, parts, strict=True):
                 target[within(block.box, tile.box)].copy_(part)
-        return found
+        return arrays
 
     def read(self, block: Block, values: Values) -> tuple[Tensor, ...]:
         """Views of a block."""
@@ -339,20 +326,20 @@ class RegionCode:
         tile = self.tiled.tiles[op.into]
         vertex = self.graph[tile.tensor]
         reads = tuple(
-            b and (number(b.tile), _inside(b, self.tiled.tiles[b.tile])) for b in op.reads
+            b and (number(b.tile), _inside(b, self.tiled.tiles[b.tile].box)) for b in op.reads
         )
         if op.call is not None:
             return op.kind, op.call.key, reads, *(number(made) for made in op.call.makes)
         types = tuple(self.graph[name].dtype for name in vertex.inputs)
         # A fill depends on where its tile lies, and what is put together on where each part goes.
-        where: object = tile.box if op.kind is Kind.FILL else None
-        if op.kind is Kind.ASSEMBLE:
-            where = tuple(_inside(b, tile) for b in op.reads if b is not None)
-        sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is Kind.WHOLE else ()
+        where: object = tile.box if op.kind is OpKind.FILL else None
+        if op.kind is OpKind.ASSEMBLE:
+            where = tuple(_inside(b, tile.box) for b in op.reads if b is not None)
+        sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is OpKind.WHOLE else ()
         made = number(op.into), tile.shape
         return op.kind, vertex.op, vertex.dtype, types, reads, *made, where, sizes
 
 
-def _inside(block: Block, tile: Tile) -> Box:
-    """Where in a tile of the same tensor a block lies."""
-    return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, tile.box, strict=True))
+def _inside(block: Block, box: Box) -> Box:
+    """Where in a box of the same tensor a block lies."""
+    return tuple((a - c, b - c) for (a, b), (c, _) in zip(block.box, box, strict=True))

@@ -26,8 +26,8 @@ from eindecomp.tra.paging.schedule import (
     Execute,
     Fetch,
     Keep,
+    Prefetch,
     Schedule,
-    Stage,
     Store,
 )
 
@@ -91,7 +91,7 @@ class Replay:
     copies: Mapping[int, Tensor]
     """The tiles of files that the host keeps."""
     _resident: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
-    """What each resident tile was filled from; being held, its memory is of nobody else."""
+    """The tensor that each resident tile was filled from, held so that nobody reuses its memory."""
     overwritten: set[int] = field(default_factory=set[int])
     """The resident tiles that the latest run has begun to renew."""
 
@@ -130,7 +130,7 @@ class Replay:
         arena, untouched = self.memory.taken(self, self.schedule.arena)
         if not untouched:
             self._resident.clear()
-        run = _Run(self, arena, values, scalars, heard)
+        run = _ScheduleRun(self, arena, values, scalars, heard)
         try:
             self._load_resident(run, there)
             self._carry_out(run)
@@ -146,7 +146,7 @@ class Replay:
             if tile in kept
         }
 
-    def _carry_out(self, run: _Run) -> None:
+    def _carry_out(self, run: _ScheduleRun) -> None:
         start = self.lanes[COMPUTE].mark()
         for lane in self.lanes.values():
             lane.wait(start)
@@ -159,7 +159,7 @@ class Replay:
         if run.error is not None:
             raise run.error
 
-    def _load_resident(self, run: _Run, there: Collection[int]) -> None:
+    def _load_resident(self, run: _ScheduleRun, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
         for window in self.schedule.resident:
             tile = self.windows.tiles[window.tensor]
@@ -174,7 +174,7 @@ class Replay:
 
 
 @dataclass(eq=False)
-class _Run:
+class _ScheduleRun:
     """One run of a schedule."""
 
     of: Replay
@@ -187,7 +187,7 @@ class _Run:
     renewed: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """What was made and stays on the GPU, by window: the memory of what it renews."""
     error: BaseException | None = None
-    """What the first of the threads failed of; all others stop at what they wait for next."""
+    """The first error of a thread; all others stop at what they wait for next."""
 
     def __post_init__(self) -> None:
         self.marks: dict[int, Future[Any]] = {place: Future() for place in self.of.awaited}
@@ -225,7 +225,7 @@ class _Run:
                     self.of.overwritten.add(self.of.windows.tiles[action.renews])
                     memory = self.renewed[action.tensor] = self._bytes(action.into, nbytes)
                     memory.copy_(self._bytes(offset, nbytes), non_blocking=True)
-                case Stage():
+                case Prefetch():
                     block = self.of.blocks[action.block][: action.nbytes]
                     self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
         if place in self.of.awaited:

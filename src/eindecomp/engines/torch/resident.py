@@ -28,7 +28,7 @@ from eindecomp.kernels.torch.decoding import steady
 from eindecomp.tra.tiles.memory import dropped_after, most_held, possible_views
 
 if TYPE_CHECKING:
-    from eindecomp.engines.torch.blocks import Blocks
+    from eindecomp.engines.torch.paged_memory import Blocks
 
     Tensor = torch.Tensor
     Given = Mapping[str, Any]
@@ -62,11 +62,11 @@ class Resident:
         self._dropped = dropped_after(ready.tiled, ready.regions)
         self._views = possible_views(ready.tiled)
         self.renewed = renewed_tiles(ready.tiled, tie)
-        """For each tied input, what each of its tiles is in the next run."""
+        """For each tied input, the tile that becomes each of its tiles in the next run."""
         self._may_capture = capture and not ready.waits
         self.capture: Capture | None = None
         self._before: Mapping[int, int] = {}
-        """Where each loaded tile was in the run before."""
+        """The address of each loaded tile in the run before."""
         self._is_worth = self._is_compiled = False
         self.going: Going | None = None
         """The latest run, if it was only begun."""
@@ -131,11 +131,11 @@ class Resident:
         return self.capture
 
     def goes_on(self, state: Given) -> bool:
-        """Whether the next run can begin at once if it is given up this: what the latest made."""
+        """Whether the next run can begin at once on this state: just what the latest run made."""
         return self._goes_on and self.loads.expects(state)
 
     def go_on(self, inputs: Given, scalars: Given, state: Given) -> Values | None:
-        """The next run on that and on small arrays; None, and nothing done, if these are not."""
+        """Run on that state and on small arrays; None, with nothing done, if one is not small."""
         if self.capture is None or not self.capture.takes(inputs):
             return None
         made = self.capture.run(Loaded({}, inputs, scalars, state))
@@ -225,7 +225,7 @@ class Capture:
         tiled, loads = order.ready.tiled, order.loads
         small = loads.small(loaded.inputs)
         self.staged = {tile: loads.names[tile] for tile in small}
-        """By tile that a run takes from the host, the input."""
+        """For each tile that a run takes from the host, its input."""
         shapes = {tile: Slot(array.shape, array.dtype) for tile, array in small.items()}
         types = tiled.program.graph.scalars
         numbers = {name: Slot((), types[name]) for name in loaded.scalars}
@@ -235,7 +235,7 @@ class Capture:
             for name in loaded.donated
             for tile, new in order.renewed.get(name, {}).items()
         }
-        """By tile what it is in the next run, and lies where this one read it."""
+        """For each tile, the one that becomes it in the next run, and lies where it was read."""
         self._renewing = {name for name in loaded.donated if name in order.renewed}
         changing = [tile for tile in loaded.values if tile not in self.staged]
         changing = [tile for tile in changing if tile in self._renewed or tile not in staying]
@@ -253,7 +253,7 @@ class Capture:
         self._copied = _by_type({tile: self._read[tile] for tile in own})
         self._is_small = loads.is_small
         self.is_in_place = False
-        """Whether the latest run left what it renews there, and nothing else is on the device."""
+        """Whether the latest run left what it renews in place, and read nothing else there."""
         self.going: Going | None = None
         """The latest run."""
         self._fill(loaded)
@@ -320,8 +320,8 @@ class Capture:
     def run(self, loaded: Loaded) -> Values:
         """Launch all kernels; what comes out is copied, since the next run overwrites it.
 
-        But not what renews tensors if all of them were given up: it stays where the next run reads
-        it, if nobody else has it then.
+        What renews tensors is not copied if all of them were given up: it stays where the next run
+        reads it, if nobody else has it then.
         """
         if self.going is not None:
             self.going.end.synchronize()  # what it stages is read no more
@@ -331,14 +331,14 @@ class Capture:
         gives_up = self._gives_up(loaded)
         self.is_in_place = gives_up and self._read.keys() == self._renewed.keys()
         if gives_up:
-            found = self._copies(self._others_out)
+            made = self._copies(self._others_out)
             for tile, new in self._renewed.items():
-                found[new] = tuple(array.detach() for array in self._read[tile])
-                self._tenants[tile] = ref(found[new][0])
+                made[new] = tuple(array.detach() for array in self._read[tile])
+                self._tenants[tile] = ref(made[new][0])
         else:
-            found = self._copies(self._copied_out)
+            made = self._copies(self._copied_out)
         self.going.end.record()
-        return found
+        return made
 
     def _copies(self, groups: Groups) -> Values:
         tiles = {tile for places, _ in groups for tile, _ in places}
@@ -367,13 +367,13 @@ Groups = list[tuple[Places, "list[Tensor]"]]
 
 def _by_type(values: Values) -> Groups:
     """All arrays, those of one type together, with their places."""
-    found: dict[torch.dtype, tuple[Places, list[Tensor]]] = {}
+    groups: dict[torch.dtype, tuple[Places, list[Tensor]]] = {}
     for tile, arrays in values.items():
         for number, array in enumerate(arrays):
-            places, own = found.setdefault(array.dtype, ([], []))
+            places, own = groups.setdefault(array.dtype, ([], []))
             places.append((tile, number))
             own.append(array)
-    return [*found.values()]
+    return [*groups.values()]
 
 
 def _taken(values: Values, places: Places) -> list[Tensor]:
@@ -381,7 +381,7 @@ def _taken(values: Values, places: Places) -> list[Tensor]:
 
 
 def _like(array: Tensor) -> Tensor:
-    """Memory for as many numbers that lie as these do, but for each a place of its own."""
+    """New memory for an array that lies like this one, with a place for every number."""
     shape, strides = array.shape, array.stride()
     if any(size > 1 and not stride for size, stride in zip(shape, strides, strict=True)):
         return torch.empty(shape, dtype=array.dtype, device=array.device)

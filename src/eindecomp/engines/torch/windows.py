@@ -58,15 +58,15 @@ class Windows:
 def renewed_tiles(
     tiled: TileProgram, tie: Mapping[str, str], windows: Windows | None = None
 ) -> dict[str, dict[int, int]]:
-    """For each tied input, which of its tiles becomes which of its result's.
+    """For each tied input, the tile of its result that becomes each of its tiles.
 
-    Only where all are cut alike, and lie in windows if there are any.
+    Only inputs that are cut as their results are among them, and lie in windows if there are any.
     """
     loads: dict[str, list[int]] = defaultdict(list)
     for tile in sorted(tiled.loads):
         loads[tiled.tiles[tile].tensor].append(tile)
     uses = Counter(block.tile for own in tiled.outputs.values() for block in own)
-    found: dict[str, dict[int, int]] = {}
+    renewed: dict[str, dict[int, int]] = {}
     taken: set[int] = set()
 
     def fit(tile: int, other: int) -> bool:
@@ -83,9 +83,9 @@ def renewed_tiles(
             tile: other for tile, other in pairs.items() if other is not None and fit(tile, other)
         }
         if fitting == pairs:
-            found[old] = fitting
+            renewed[old] = fitting
             taken.update(fitting.values())
-    return found
+    return renewed
 
 
 _TURNS = 3

@@ -16,7 +16,7 @@ from typing import TypeVar
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.issue import issue
 from eindecomp.tra.paging.place import Placer
-from eindecomp.tra.paging.schedule import Fetch, Schedule, Window, predicted_seconds
+from eindecomp.tra.paging.schedule import Fetch, ResidentWindow, Schedule, predicted_seconds
 from eindecomp.tra.paging.workload import Begins, Links, Staging, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT, window_bytes
 
@@ -52,9 +52,17 @@ def arena_bytes(workload: Workload, memory: int, margin: int = 0) -> int:
     return left // ALIGNMENT * ALIGNMENT
 
 
-def check_arena(workload: Workload, arena: int) -> None:
-    """Raise an error if the tensors of one task do not fit in an arena of so many bytes."""
-    _refuse(workload, [window_bytes(tensor.nbytes) for tensor in workload.tensors], arena, ())
+def check_arena(workload: Workload, arena: int, resident: Sequence[int] = ()) -> None:
+    """Raise an error if a task's tensors do not fit in the arena beside the resident ones."""
+    for number in resident:
+        tensor = workload.tensors[number]
+        if not tensor.may_stay:
+            raise PlanError(f"{tensor.name}: differs from run to run, so it cannot be resident")
+    sizes = [window_bytes(tensor.nbytes) for tensor in workload.tensors]
+    available = arena - sum(sizes[number] for number in resident)
+    task, needed = largest_task(workload, sizes, resident)
+    if needed > available:
+        raise ArenaTooSmallError(task, needed, available)
 
 
 def make_schedule(
@@ -71,7 +79,7 @@ def make_schedule(
     arena = arena // ALIGNMENT * ALIGNMENT
     sizes = [window_bytes(tensor.nbytes) for tensor in workload.tensors]
     staging = staging or Staging()
-    _refuse(workload, sizes, arena, ())
+    check_arena(workload, arena)
     arena = min(arena, sum(sizes))
 
     def make(resident: Sequence[int]) -> Schedule:
@@ -79,26 +87,14 @@ def make_schedule(
         at = dict(zip(resident, ends, strict=False))  # side by side
         placement = Placer(workload, sizes, arena, at, links).place()
         actions = issue(workload, placement, staging)
-        windows = tuple(Window(*window) for window in at.items())
+        windows = tuple(ResidentWindow(*window) for window in at.items())
         return Schedule(workload, arena, staging, windows, actions)
 
     if resident is not None:
         resident = tuple(dict.fromkeys(resident))
-        _refuse(workload, sizes, arena, resident)
-    found = fastest(make, sizes, links) if resident is None else make(resident)
-    return replace(found, seconds=predicted_seconds(found, links))
-
-
-def _refuse(workload: Workload, sizes: Sequence[int], arena: int, resident: Sequence[int]) -> None:
-    """Raise an error if a task's tensors do not fit in the arena beside the resident ones."""
-    for number in resident:
-        tensor = workload.tensors[number]
-        if not tensor.may_stay:
-            raise PlanError(f"{tensor.name}: differs from run to run, so it cannot be resident")
-    available = arena - sum(sizes[number] for number in resident)
-    task, needed = largest_task(workload, sizes, resident)
-    if needed > available:
-        raise ArenaTooSmallError(task, needed, available)
+        check_arena(workload, arena, resident)
+    schedule = fastest(make, sizes, links) if resident is None else make(resident)
+    return replace(schedule, seconds=predicted_seconds(schedule, links))
 
 
 T = TypeVar("T")
@@ -233,15 +229,10 @@ def largest_task(
 ) -> tuple[str, int]:
     """The task whose tensors take most bytes beside the resident ones, and these."""
     kept = workload.renewals(resident)
-    used = [
-        (task.name, {*task.tensors, *kept.get(place, {}).values()})
-        for place, task in enumerate(workload.tasks)
-    ]
-    return max(
-        (
-            (name, sum(sizes[number] for number in tensors if number not in resident))
-            for name, tensors in used
-        ),
-        key=lambda found: found[1],
-        default=("", 0),
-    )
+    largest, most = "", 0
+    for place, task in enumerate(workload.tasks):
+        used = {*task.tensors, *kept.get(place, {}).values()}
+        needed = sum(sizes[number] for number in used if number not in resident)
+        if needed > most or not largest:
+            largest, most = task.name, needed
+    return largest, most

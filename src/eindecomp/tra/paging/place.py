@@ -37,7 +37,7 @@ class Arena:
     """The holes between the bytes `begin` and `end`, in order.
 
     Fetches are carried out in the order in which they are asked for. What is free before the last
-    of them can begin is as good as free from then on: `settled` is the task after which that is.
+    of them can begin counts as free from then on, when task `settled` has ended.
     """
 
     def __init__(self, begin: int, end: int) -> None:
@@ -66,13 +66,13 @@ class Arena:
 
     def holes(self, by: int) -> list[ArenaPart]:
         """All holes, those that are free when task `by` has ended as large as they are then."""
-        found: list[ArenaPart] = []
+        holes: list[ArenaPart] = []
         for hole in self._holes:
             ready = hole._replace(since=max(hole.since, by))
-            if found and found[-1].end == ready.start and found[-1].since == ready.since == by:
-                ready = found.pop()._replace(end=ready.end)
-            found.append(ready)
-        return found
+            if holes and holes[-1].end == ready.start and holes[-1].since == ready.since == by:
+                ready = holes.pop()._replace(end=ready.end)
+            holes.append(ready)
+        return holes
 
 
 def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
@@ -101,7 +101,7 @@ def cheapest(parts: Sequence[ArenaPart], size: int) -> Sequence[ArenaPart]:
     return parts[chosen]
 
 
-class Clock:
+class TransferClock:
     """When tasks and transfers end if only tasks wait for fetches, and stores for tasks."""
 
     def __init__(self, seconds: Sequence[float]) -> None:
@@ -118,7 +118,7 @@ class Clock:
         self.ended.append(max(self.computed[task] + late, self.fetched))
 
     def store(self, made: int, seconds: float) -> int:
-        """One more transfer to the host, of what a task has made: the task by whose end it ends."""
+        """Store what a task has made: the task by whose end the transfer has ended, too."""
         self.stored = max(self.stored, self.ended[made]) + seconds
         late = self.ended[-1] - self.computed[len(self.ended) - 1]
         return bisect_left(self.computed, self.stored - late)
@@ -180,7 +180,7 @@ class Placer:
         """How many of a tensor's uses have been placed."""
         self.free_by = [START] * len(sizes)
         """The task by whose end nobody uses a tensor's window, nor likely a store to the host."""
-        self.clock = Clock([task.seconds for task in workload.tasks])
+        self.clock = TransferClock([task.seconds for task in workload.tasks])
         self.fetch_seconds = [fetch_seconds(tensor, links) for tensor in workload.tensors]
         self.store_seconds = [store_seconds(tensor, links) for tensor in workload.tensors]
 

@@ -15,7 +15,7 @@ STREAMS = (COMPUTE, TO_GPU, TO_HOST, DISK)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Prefetch:
     """Bytes `start` to `start + nbytes` of a tensor go from disk to a staging block."""
 
     tensor: int
@@ -77,10 +77,10 @@ class Keep:
     stream = COMPUTE
 
 
-Action = Stage | Fetch | Execute | Store | Keep
+Action = Prefetch | Fetch | Execute | Store | Keep
 
 
-class Access(NamedTuple):
+class Touch(NamedTuple):
     """Bytes `start` to `stop` of a tensor that an action reads or writes in some memory."""
 
     memory: str
@@ -114,12 +114,12 @@ class Access(NamedTuple):
 ARENA = "arena"
 
 
-def accesses(workload: Workload, action: Action) -> list[Access]:
+def touches(workload: Workload, action: Action) -> list[Touch]:
     """The memory that an action reads, then what it writes."""
     if isinstance(action, Execute):
         task = workload.tasks[action.task]
         return [
-            Access(ARENA, tensor, offset, 0, workload.tensors[tensor].nbytes, writes)
+            Touch(ARENA, tensor, offset, 0, workload.tensors[tensor].nbytes, writes)
             for used, offsets, writes in (
                 (task.reads, action.reads, False),
                 (task.writes, action.writes, True),
@@ -128,7 +128,7 @@ def accesses(workload: Workload, action: Action) -> list[Access]:
         ]
     start, host = 0, (f"host {action.tensor}", 0)
     match action:
-        case Stage(start=start, block=block):
+        case Prefetch(start=start, block=block):
             places = (f"disk {action.tensor}", 0), (f"block {block}", -start)
         case Fetch(start=start, block=block, offset=offset):
             places = host if block is None else (f"block {block}", -start), (ARENA, offset)
@@ -137,13 +137,13 @@ def accesses(workload: Workload, action: Action) -> list[Access]:
         case Keep(offset=offset, into=into):
             places = (ARENA, offset), (ARENA, into)
     return [
-        Access(memory, action.tensor, offset, start, start + action.nbytes, writes)
+        Touch(memory, action.tensor, offset, start, start + action.nbytes, writes)
         for (memory, offset), writes in zip(places, (False, True), strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ResidentWindow:
     """Where a tensor lies in the arena."""
 
     tensor: int
@@ -163,7 +163,7 @@ class Schedule:
     arena: int
     """Bytes of the arena."""
     staging: Staging
-    resident: tuple[Window, ...]
+    resident: tuple[ResidentWindow, ...]
     """What is loaded before the first run and stays, or is renewed by every run."""
     actions: tuple[Action, ...]
     seconds: float = 0.0
@@ -187,8 +187,8 @@ class Schedule:
     @property
     def renewed(self) -> dict[int, int]:
         """The residents that a run renews, each with the tensor that is in its window then."""
-        found = {w.tensor: self.workload.tensors[w.tensor].renewed_by for w in self.resident}
-        return {number: new for number, new in found.items() if new is not None}
+        renewals = {w.tensor: self.workload.tensors[w.tensor].renewed_by for w in self.resident}
+        return {number: new for number, new in renewals.items() if new is not None}
 
     def __str__(self) -> str:
         counts = Counter(type(action).__name__.lower() for action in self.actions)
@@ -209,9 +209,9 @@ class Schedule:
         for place, action in enumerate(self.actions):
             on = self.workload.tasks if isinstance(action, Execute) else self.workload.tensors
             number = action.task if isinstance(action, Execute) else action.tensor
-            touched = accesses(self.workload, action)
+            touched = touches(self.workload, action)
             reads, writes = (
-                " ".join(str(access) for access in touched if access.writes == writes)
+                " ".join(str(touch) for touch in touched if touch.writes == writes)
                 for writes in (False, True)
             )
             nbytes = "" if isinstance(action, Execute) else f"{action.nbytes:,}"
@@ -230,21 +230,21 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-class Span(NamedTuple):
+class ActionSpan(NamedTuple):
     """From when to when an action is carried out."""
 
     begin: float
     end: float
 
 
-def simulate(schedule: Schedule, links: Links) -> list[Span]:
+def simulate(schedule: Schedule, links: Links) -> list[ActionSpan]:
     """When each action is carried out, which is as soon as all it waits for has ended."""
-    spans: list[Span] = []
+    spans: list[ActionSpan] = []
     latest: dict[str, float] = dict.fromkeys(STREAMS, 0.0)
     for action in schedule.actions:
         begin = max(latest[action.stream], *(spans[wait].end for wait in action.waits), 0.0)
         latest[action.stream] = begin + _seconds(schedule, action, links)
-        spans.append(Span(begin, latest[action.stream]))
+        spans.append(ActionSpan(begin, latest[action.stream]))
     return spans
 
 
@@ -261,7 +261,7 @@ def _seconds(schedule: Schedule, action: Action, links: Links) -> float:
             pace = links.to_gpu
         case Store():
             pace = links.to_host
-        case Stage():
+        case Prefetch():
             pace = links.from_disk
         case Keep():
             pace = links.within_gpu

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from eindecomp.errors import PlanError
-from eindecomp.tra.paging.schedule import ARENA, Access, Action, Execute, Schedule, Stage, accesses
+from eindecomp.tra.paging.schedule import ARENA, Action, Execute, Prefetch, Schedule, Touch, touches
 
-Touched = Sequence[Sequence[Access]]
+Touched = Sequence[Sequence[Touch]]
 """What each action touches."""
 
 
@@ -23,7 +23,7 @@ class ScheduleError(PlanError):
 
 def verify(schedule: Schedule) -> None:
     """Raise an error unless every task finds what it reads, in every order that waits allow."""
-    touched = [accesses(schedule.workload, action) for action in schedule.actions]
+    touched = [touches(schedule.workload, action) for action in schedule.actions]
     _check_form(schedule, touched)
     _check_races(schedule, touched)
     _check_contents(schedule, touched)
@@ -37,26 +37,26 @@ def _check_form(schedule: Schedule, touched: Touched) -> None:
     for number, action in enumerate(schedule.actions):
         if any(not 0 <= wait < number for wait in action.waits):
             raise ScheduleError(f"action {number} waits for {action.waits}: not all before it")
-        if isinstance(action, Stage) and not 0 <= action.block < schedule.staging.blocks:
+        if isinstance(action, Prefetch) and not 0 <= action.block < schedule.staging.blocks:
             raise ScheduleError(f"action {number} reads into block {action.block}")
-        for access in touched[number]:
+        for touch in touched[number]:
             limit = {ARENA: schedule.arena, "block": schedule.staging.block}
-            most = limit.get(access.memory.split()[0], access.end)
-            if access.begin < 0 or access.end > most:
+            most = limit.get(touch.memory.split()[0], touch.end)
+            if touch.begin < 0 or touch.end > most:
                 raise ScheduleError(
-                    f"action {number} touches bytes {access.begin} to {access.end} of "
-                    f"{access.memory}, which has {most}"
+                    f"action {number} touches bytes {touch.begin} to {touch.end} of "
+                    f"{touch.memory}, which has {most}"
                 )
 
 
 def _check_races(schedule: Schedule, touched: Touched) -> None:
     before = _before(schedule.actions)
-    memories: dict[str, list[tuple[int, Access]]] = defaultdict(list)
+    memories: dict[str, list[tuple[int, Touch]]] = defaultdict(list)
     for number, own in enumerate(touched):
-        for access in own:
-            memories[access.memory].append((number, access))
-    for found in memories.values():
-        for (one, first), (other, second) in _overlapping(found):
+        for touch in own:
+            memories[touch.memory].append((number, touch))
+    for touching in memories.values():
+        for (one, first), (other, second) in _overlapping(touching):
             if not (first.writes or second.writes):
                 continue
             low, high = sorted((one, other))
@@ -82,10 +82,10 @@ def _before(actions: Sequence[Action]) -> list[int]:
 
 
 def _overlapping(
-    touched: Sequence[tuple[int, Access]],
-) -> Iterator[tuple[tuple[int, Access], tuple[int, Access]]]:
+    touched: Sequence[tuple[int, Touch]],
+) -> Iterator[tuple[tuple[int, Touch], tuple[int, Touch]]]:
     """All pairs that share a byte."""
-    open_: list[tuple[int, Access]] = []
+    open_: list[tuple[int, Touch]] = []
     for each in sorted(touched, key=lambda each: each[1].begin):
         if each[1].nbytes:
             open_ = [other for other in open_ if other[1].end > each[1].begin]
@@ -97,13 +97,13 @@ def _check_contents(schedule: Schedule, touched: Touched) -> None:
     """Carry out all actions, and look whether what each reads is there."""
     contents, tensors = _Contents(schedule), schedule.workload.tensors
     for number, own in enumerate(touched):
-        for access in own:
-            if not access.writes and not contents.has(access):
-                name = tensors[access.tensor].name
-                raise ScheduleError(f"action {number} does not find {name} at {access}")
-        for access in own:
-            if access.writes:
-                contents.write(access)
+        for touch in own:
+            if not touch.writes and not contents.has(touch):
+                name = tensors[touch.tensor].name
+                raise ScheduleError(f"action {number} does not find {name} at {touch}")
+        for touch in own:
+            if touch.writes:
+                contents.write(touch)
     renewed = schedule.renewed
     for window in schedule.resident:
         number = renewed.get(window.tensor, window.tensor)
@@ -121,7 +121,7 @@ class _Contents:
     def __init__(self, schedule: Schedule) -> None:
         """Before a run: what is on the host and in files, and what is resident."""
         self._tensors = schedule.workload.tensors
-        self._memories: dict[str, list[Access]] = defaultdict(list)
+        self._memories: dict[str, list[Touch]] = defaultdict(list)
         for tensor in self._tensors:
             if not tensor.made:
                 self.write(self.whole(f"{tensor.begins.value} {tensor.number}", tensor.number))
@@ -133,13 +133,13 @@ class _Contents:
                 raise ScheduleError(f"{tensor.name} is resident outside of the arena")
             self.write(self.whole(ARENA, window.tensor, window.offset))
 
-    def whole(self, memory: str, number: int, offset: int = 0) -> Access:
+    def whole(self, memory: str, number: int, offset: int = 0) -> Touch:
         """All of a tensor, in a memory."""
-        return Access(memory, number, offset, 0, self._tensors[number].nbytes, True)
+        return Touch(memory, number, offset, 0, self._tensors[number].nbytes, True)
 
-    def write(self, new: Access) -> None:
+    def write(self, new: Touch) -> None:
         """A part of a tensor comes to its place, over whatever was there."""
-        kept: list[Access] = []
+        kept: list[Touch] = []
         for old in self._memories[new.memory]:
             low, high = new.begin - old.offset, new.end - old.offset
             if old.start < min(old.stop, low):
@@ -148,7 +148,7 @@ class _Contents:
                 kept.append(old._replace(start=max(old.start, high)))
         self._memories[new.memory] = [*kept, new]
 
-    def has(self, wanted: Access) -> bool:
+    def has(self, wanted: Touch) -> bool:
         """Whether all these bytes of a tensor are in their place."""
         there = sum(
             max(0, min(part.stop, wanted.stop) - max(part.start, wanted.start))

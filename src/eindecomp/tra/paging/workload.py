@@ -125,22 +125,22 @@ class Workload:
 
         That is when they are made and all tasks have run that read what they renew.
         """
-        found: dict[int, dict[int, int]] = {}
+        kept: dict[int, dict[int, int]] = {}
         for number in resident:
             new = self.tensors[number].renewed_by
             if new is not None:
                 last = max((self.uses[new][0], *self.uses[number][-1:]))
-                found.setdefault(last, {})[number] = new
-        return found
+                kept.setdefault(last, {})[number] = new
+        return kept
 
     @cached_property
     def uses(self) -> tuple[tuple[int, ...], ...]:
         """For every tensor the tasks that use it."""
-        found: list[list[int]] = [[] for _ in self.tensors]
+        uses: list[list[int]] = [[] for _ in self.tensors]
         for place, task in enumerate(self.tasks):
             for number in task.tensors:
-                found[number].append(place)
-        return tuple(map(tuple, found))
+                uses[number].append(place)
+        return tuple(map(tuple, uses))
 
     @cached_property
     def workspace(self) -> int:

@@ -1,10 +1,8 @@
 """One device's row of a program: its blocks, and what it receives from whom and sends to whom.
 
-This is worked out where a tensor that lies in one tiling is wanted in another.
-
-A device takes each block from the nearest device that holds it: one whose coordinates are its own
-wherever the tiling leaves a choice. So both ends of a transfer follow from arithmetic on the cuts,
-without a look at all pairs of devices.
+Where a tensor lies in one tiling and is wanted in another, a device takes each block from the
+nearest device that holds it: one whose coordinates are its own wherever the tiling leaves a choice.
+So both ends of a transfer follow from arithmetic on the cuts, without a look at all pairs.
 """
 
 from __future__ import annotations
@@ -27,17 +25,7 @@ from eindecomp.layout.tiling import (
     group_along,
     replicated_axes,
 )
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Buffer,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Step,
-)
+from eindecomp.tra.program import steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +78,13 @@ def received(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers
         )
     if held.split or not is_plain(held.cut):
         return _received_by_search(mesh, held, box, device)
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     for place, tile in _tiles_that_meet(mesh, held.cut, box, coordinates(mesh, device)):
         peer = device_at(mesh, place)
         shared = meet(box, tile)
         if peer != device and shared is not None:
-            found.append(Transfer(peer, shared))
-    return tuple(found)
+            transfers.append(Transfer(peer, shared))
+    return tuple(transfers)
 
 
 def sent(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
@@ -158,31 +146,19 @@ def _tiles_that_meet(
 
 def _pieces(mesh: Mesh, span: Span, side: tuple[int, int]) -> range:
     """The pieces of a dimension that reach into an interval."""
-    lows = _Lows(mesh, span)
+    pieces = range(pieces_by(mesh, span.axes))
     low, high = side
-    first = max(bisect_right(lows, low) - 1, 0)
-    last = bisect_left(lows, high)
-    return range(first, last)
 
+    def begin(piece: int) -> int:
+        """Where a piece begins; an empty one begins where the next one does."""
+        return ends(mesh, span, piece)[0]
 
-class _Lows:
-    """Where the pieces of a dimension begin, as a sequence to search in.
-
-    Pieces that are empty begin where the next one does.
-    """
-
-    def __init__(self, mesh: Mesh, span: Span) -> None:
-        self.mesh, self.span = mesh, span
-
-    def __len__(self) -> int:
-        return pieces_by(self.mesh, self.span.axes)
-
-    def __getitem__(self, k: int) -> int:
-        return ends(self.mesh, self.span, k)[0]
+    first = max(bisect_right(pieces, low, key=begin) - 1, 0)
+    return range(first, bisect_left(pieces, high, key=begin))
 
 
 def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Transfers:
-    """The same where tiles overlap or are shared out: device by device, the nearest one first.
+    """Like `received`, where tiles overlap or are shared out: device by device, nearest first.
 
     A block that a nearer device has sent already is not sent again.
     """
@@ -192,7 +168,7 @@ def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Tran
         key=lambda other: [a != b for a, b in zip(coordinates(mesh, other), own, strict=True)],
     )
     seen: set[Box] = set()
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     for other in nearest:
         tile = held.box(mesh, other)
         shared = meet(box, tile) if volume(tile) else None
@@ -200,8 +176,8 @@ def _received_by_search(mesh: Mesh, held: Tiling, box: Box, device: int) -> Tran
             continue
         seen.add(tile)
         if other != device:
-            found.append(Transfer(other, shared))
-    return tuple(sorted(found, key=lambda transfer: transfer.peer))
+            transfers.append(Transfer(other, shared))
+    return tuple(sorted(transfers, key=lambda transfer: transfer.peer))
 
 
 NOTHING = Exchange()
@@ -211,7 +187,7 @@ NOTHING = Exchange()
 class DeviceStep:
     """A step as one device carries it out."""
 
-    step: Step
+    step: steps.Step
     box: Box
     """The block that the device makes, completes or lets go of."""
     reads: tuple[Box | None, ...] = ()
@@ -236,49 +212,27 @@ class DeviceRow:
         return iter(self.steps)
 
 
-def row_of(mesh: Mesh, buffers: Sequence[Buffer], steps: Sequence[Step], device: int) -> DeviceRow:
-    """The row of a device."""
-    found = tuple(step_on(mesh, buffers, step, device) for step in steps)
-    taken = given = 0
-    for own in found:
-        item = _item(buffers, own.step)
-        taken += item * own.exchange.elements_in
-        given += item * own.exchange.elements_out
-    return DeviceRow(device, found, taken, given)
-
-
-def _item(buffers: Sequence[Buffer], step: Step) -> int:
-    """The bytes of an element that a step moves."""
-    match step:
-        case Move() | ReduceScatter():
-            return buffers[step.source].item
-        case AllGather():
-            return buffers[step.buffer].item
-        case _:
-            return 0
-
-
-def step_on(mesh: Mesh, buffers: Sequence[Buffer], step: Step, device: int) -> DeviceStep:
+def step_on(
+    mesh: Mesh, buffers: Sequence[steps.Buffer], step: steps.Step, device: int
+) -> DeviceStep:
     """A step as one device carries it out."""
     match step:
-        case Load() | Generate():
-            return DeviceStep(step, buffers[step.into].box(mesh, device))
-        case Free():
-            return DeviceStep(step, buffers[step.buffer].box(mesh, device))
-        case Compute():
+        case steps.Load() | steps.Generate() | steps.Free():
+            return DeviceStep(step, buffers[steps.used_by(step)[-1]].box(mesh, device))
+        case steps.Compute():
             reads = tuple(
                 None if read is None else box_on(mesh, read.cut, device) for read in step.reads
             )
             return DeviceStep(step, buffers[step.into].box(mesh, device), reads)
-        case Move():
+        case steps.Move():
             held, wanted = buffers[step.source].tiling, buffers[step.into].tiling
             own = moves(mesh, held, wanted, device)
             return DeviceStep(step, wanted.box(mesh, device), (), own)
-        case ReduceScatter():
+        case steps.ReduceScatter():
             home = buffers[step.into].tiling.cut
             box, members, own = _reduction(mesh, home, step.axes, step.split, device)
             return DeviceStep(step, box, (), own, members)
-        case AllGather():
+        case steps.AllGather():
             home = buffers[step.buffer].tiling.cut
             own = moves(mesh, Tiling(home, step.axes), Tiling(home), device)
             return DeviceStep(step, box_on(mesh, home, device), (), own)

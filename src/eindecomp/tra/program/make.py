@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,48 +18,30 @@ from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import Decision, Layouts, cut_of, decided_choices, summed_axes
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Buffer,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    Read,
-    ReduceScatter,
-    Role,
-    Step,
-    pattern_of,
-    used_by,
-)
 
 
 def program_of(plan: Plan) -> Program:
     """The program of a plan; what it moves is `plan.traffic`, which for bytes is `plan.cost`."""
-    making = _Making(plan)
-    making.load_inputs()
+    maker = _ProgramMaker(plan)
+    maker.load_inputs()
     for name, decision in plan.decisions.items():
-        making.add(plan.graph[name], decision)
+        maker.add(plan.graph[name], decision)
     for vertex in plan.graph.outputs:
-        making.add_output(vertex)
-    return Program(
-        plan.graph,
-        plan.mesh,
-        tuple(making.buffers),
-        tuple(_with_frees(making)),
-        making.outputs,
-    )
+        maker.add_output(vertex)
+    all_steps = tuple(_with_frees(maker))
+    return Program(plan.graph, plan.mesh, tuple(maker.buffers), all_steps, maker.outputs)
 
 
 @dataclass
-class _Making:
+class _ProgramMaker:
     """The program so far, and where each tensor lies."""
 
     plan: Plan
-    buffers: list[Buffer] = field(default_factory=list[Buffer])
-    steps: list[Step] = field(default_factory=list["Step"])
+    buffers: list[steps.Buffer] = field(default_factory=list[steps.Buffer])
+    added: list[steps.Step] = field(default_factory=list["steps.Step"])
+    """The steps, in order."""
     lies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """The lasting buffers of a tensor: given ones, its home, its second layout."""
     outputs: dict[str, int] = field(default_factory=dict[str, int])
@@ -71,7 +53,7 @@ class _Making:
     def buffer(
         self,
         vertex: Vertex,
-        role: Role,
+        role: steps.Role,
         tiling: Tiling,
         types: tuple[DType, ...] | None = None,
         alias_of: int | None = None,
@@ -79,7 +61,7 @@ class _Making:
         """A new buffer, by its number."""
         number = len(self.buffers)
         types = (vertex.dtype,) if types is None else types
-        self.buffers.append(Buffer(number, vertex.name, role, tiling, types, alias_of))
+        self.buffers.append(steps.Buffer(number, vertex.name, role, tiling, types, alias_of))
         return number
 
     # Inputs
@@ -96,9 +78,9 @@ class _Making:
         for name, cuts in wanted.items():
             self.lies[name] = []
             for tiling in self._stored_as(name, list(cuts)):
-                number = self.buffer(self.plan.graph[name], Role.GIVEN, tiling)
+                number = self.buffer(self.plan.graph[name], steps.Role.GIVEN, tiling)
                 self.lies[name].append(number)
-                self.steps.append(Load(number))
+                self.added.append(steps.Load(number))
 
     def _stored_as(self, name: str, wanted: list[Cut]) -> list[Tiling]:
         """The tilings in which an input is stored."""
@@ -116,7 +98,7 @@ class _Making:
         """Move a tensor to its second layout, if it is kept in one."""
         if layouts.second is not None:
             [home] = self.lies[vertex.name]
-            second = self.buffer(vertex, Role.SECOND, Tiling(layouts.second))
+            second = self.buffer(vertex, steps.Role.SECOND, Tiling(layouts.second))
             self._move(vertex.name, home, second)
             self.lies[vertex.name].append(second)
 
@@ -136,40 +118,39 @@ class _Making:
         )
         summed = summed_axes(view, decision.assignment)
         if not summed:
-            home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
-            self.steps.append(Compute(vertex.name, reads, home, is_partial=False))
+            home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
+            self.added.append(steps.Compute(vertex.name, reads, home, is_partial=False))
         else:
             types = state_types(self.plan.graph, vertex)
-            partial = self.buffer(
-                vertex, Role.PARTIAL, Tiling(cut_of(view, view.output, decision.assignment)), types
-            )
-            self.steps.append(Compute(vertex.name, reads, partial, is_partial=True))
-            home = self.buffer(vertex, Role.HOME, Tiling(decision.home))
+            summed_in = Tiling(cut_of(view, view.output, decision.assignment))
+            partial = self.buffer(vertex, steps.Role.PARTIAL, summed_in, types)
+            self.added.append(steps.Compute(vertex.name, reads, partial, is_partial=True))
+            home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
             split = summed & ~used_axes(decision.home)
-            self.steps.append(ReduceScatter(vertex.name, partial, home, summed, split))
+            self.added.append(steps.ReduceScatter(vertex.name, partial, home, summed, split))
             if split:
-                self.steps.append(AllGather(vertex.name, home, split))
+                self.added.append(steps.AllGather(vertex.name, home, split))
         self.lies[vertex.name] = [home]
         self._keep_second(vertex, decision.layouts)
 
     def _move(self, vertex: str, source: int, into: int) -> None:
         tilings = (self.buffers[number].tiling for number in (source, into))
-        self.steps.append(Move(vertex, source, into, pattern_of(self.mesh, *tilings)))
+        self.added.append(steps.Move(vertex, source, into, steps.pattern_of(self.mesh, *tilings)))
 
-    def _operand(self, vertex: Vertex, source: str, need: Cut) -> Read:
+    def _operand(self, vertex: Vertex, source: str, need: Cut) -> steps.Read:
         """Where an operand is read, after it was fetched from where that moves least."""
         origin = self.plan.graph[source]
         if isinstance(origin.op, Fill):
-            piece = self.buffer(origin, Role.PIECE, Tiling(need))
-            self.steps.append(Generate(piece, vertex.name))
-            return Read(piece, need)
+            piece = self.buffer(origin, steps.Role.PIECE, Tiling(need))
+            self.added.append(steps.Generate(piece, vertex.name))
+            return steps.Read(piece, need)
         held = self._nearest(source, need)
         tiling = self.buffers[held].tiling
         if _inside(self.mesh, need, tiling.cut):
-            return Read(held, need)
-        piece = self.buffer(origin, Role.PIECE, Tiling(need), alias_of=held)
+            return steps.Read(held, need)
+        piece = self.buffer(origin, steps.Role.PIECE, Tiling(need), alias_of=held)
         self._move(vertex.name, held, piece)
-        return Read(piece, need)
+        return steps.Read(piece, need)
 
     def _nearest(self, source: str, need: Cut) -> int:
         """The buffer of a tensor from which fetching moves least."""
@@ -185,8 +166,8 @@ class _Making:
             whole = uncut(vertex.shape)
             # Each makes its share of it; one number has none.
             shared = Tiling(whole, replicated_axes(self.mesh, whole) if whole else 0)
-            made = self.buffer(vertex, Role.HOME, shared)
-            self.steps.append(Generate(made, None))
+            made = self.buffer(vertex, steps.Role.HOME, shared)
+            self.added.append(steps.Generate(made, None))
             self.outputs[vertex.name] = made
         elif not isinstance(vertex.op, Input):
             self.outputs[vertex.name] = self.lies[vertex.name][0]
@@ -198,32 +179,25 @@ def _inside(mesh: Mesh, cut: Cut, held: Cut) -> bool:
     return bool(overlaps(mesh, [held], [cut])[0, 0] == totals(mesh, [cut])[0])
 
 
-def _with_frees(making: _Making) -> list[Step]:
+def _with_frees(maker: _ProgramMaker) -> Iterator[steps.Step]:
     """The steps, each followed by the release of what nobody reads after it.
 
     Inputs stay: they belong to whoever gave them, and are there for the next run. Tied ones do not:
     in the next run a result stands in for them.
     """
-    last = last_uses(making.buffers, making.steps)
-    kept = set(making.outputs.values())
+    last: dict[int, int] = {}
+    """The last step that uses each buffer, or one that may be a view of it."""
+    for number, step in enumerate(maker.added):
+        for used in steps.used_by(step):
+            last[used] = number
+            if (origin := maker.buffers[used].alias_of) is not None:
+                last[origin] = number
+    kept = set(maker.outputs.values())
     dead: dict[int, list[int]] = {}
-    for buffer in making.buffers:
-        stays = buffer.role is Role.GIVEN and buffer.tensor not in making.plan.tie
+    for buffer in maker.buffers:
+        stays = buffer.role is steps.Role.GIVEN and buffer.tensor not in maker.plan.tie
         if not stays and buffer.number not in kept:
             dead.setdefault(last[buffer.number], []).append(buffer.number)
-    found: list[Step] = []
-    for number, step in enumerate(making.steps):
-        found.append(step)
-        found += [Free(buffer) for buffer in dead.get(number, ())]
-    return found
-
-
-def last_uses(buffers: Sequence[Buffer], steps: Sequence[Step]) -> dict[int, int]:
-    """The last step that uses each buffer, or one that may be a view of it."""
-    last: dict[int, int] = {}
-    for number, step in enumerate(steps):
-        for buffer in used_by(step):
-            last[buffer] = number
-            if (origin := buffers[buffer].alias_of) is not None:
-                last[origin] = number
-    return last
+    for number, step in enumerate(maker.added):
+        yield step
+        yield from map(steps.Free, dead.get(number, ()))

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from eindecomp.layout.boxes import meet, volume
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Buffer,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Step,
-)
+from eindecomp.tra.program.steps import AllGather, Buffer, Free, Load, ReduceScatter, Step, used_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +62,11 @@ def _changes(program: Program, device: int) -> Iterator[Change]:
     held: dict[int, int] = {}
     for step in program.steps:
         made = freed = 0
-        match step:
-            case Load() | Generate() | Compute() | Move() | ReduceScatter():
-                buffer = program.buffers[step.into]
-                made = held[step.into] = bytes_on(program, buffer, device)
-            case AllGather():
-                buffer = program.buffers[step.buffer]
-            case Free():
-                buffer = program.buffers[step.buffer]
-                freed = held.pop(step.buffer)
+        buffer = program.buffers[used_by(step)[-1]]
+        if isinstance(step, Free):
+            freed = held.pop(step.buffer)
+        elif not isinstance(step, AllGather):
+            made = held[step.into] = bytes_on(program, buffer, device)
         vertex = getattr(step, "vertex", buffer.tensor)
         yield Change(vertex, made, working_bytes(program, step, device), freed)
 
@@ -90,8 +76,7 @@ def results_on(program: Program, devices: Sequence[int]) -> Iterator[Change]:
     given = {buffer.number for own in program.inputs.values() for buffer in own}
     rows = [_changes(program, device) for device in devices]
     for step, changes in zip(program.steps, zip(*rows, strict=True), strict=True):
-        number = step.into if isinstance(step, Load) else getattr(step, "buffer", None)
-        if number in given:
+        if isinstance(step, Load | Free) and used_by(step)[-1] in given:
             continue
         yield Change(
             changes[0].vertex,

@@ -10,72 +10,44 @@ devices find the same order, since only sizes that they share are looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Communication,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    LocalSlice,
-    Move,
-    ReduceScatter,
-    Step,
-    used_by,
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A step from its beginning to its end."""
+class StepPart:
+    """A step from its beginning to its end, or one of the ends of its communication."""
 
     step: int
+    begins: bool = True
+    """Whether communication begins here."""
+    ends: bool = True
+    """Whether it is waited for here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The communication of a step begins."""
-
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The communication of a step is waited for."""
-
-    step: int
-
-
-Action = Whole | Begin | End
-
-
-def overlapped(program: Program) -> tuple[Action, ...]:
+def overlapped(program: Program) -> tuple[StepPart, ...]:
     """The steps of a program in order, with communication begun early and ended late."""
-    steps = program.steps
-    held, places = _Held(program), _Places(steps)
-    computed = [0, *accumulate(map(_works, steps))]
+    held, places = _Held(program), _Places(program.steps)
+    works = (isinstance(step, steps.Compute | steps.Generate) for step in program.steps)
+    computed = [0, *accumulate(works)]
     """How many steps compute before each place."""
     others: dict[int, tuple[int, int]] = {}
-    """For each step that communicates: from when on it can begin, and where the next one may.
-
-    The former is by how much was computed, the latter a place among the steps.
-    """
+    """By step that communicates: how many compute before it can begin, where the next one may."""
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     moved: dict[int, int] = {}
     """Where frees that wait for an end go instead."""
     ended: dict[int, int] = {}
     """Where communication that is ended late ends."""
-    for number, step in enumerate(steps):
-        if not isinstance(step, Communication) or _is_local(step):
+    for number, step in enumerate(program.steps):
+        is_local = isinstance(step, steps.Move) and isinstance(step.pattern, steps.LocalSlice)
+        if is_local or not isinstance(step, steps.Communication):
             continue
-        is_in_place = isinstance(step, AllGather)
-        source, into = (step.buffer,) * 2 if is_in_place else (step.source, step.into)
+        source, into = step.source, step.into
         ready = places.ready(source, number)
         ready = max(ready, ended.get(ready - 1, 0))
         first = held.earliest(into, ready, number)
@@ -85,7 +57,7 @@ def overlapped(program: Program) -> tuple[Action, ...]:
         held.hold(into, first, number)
         free = places.freed.get(source)
         last = held.latest(source, free, places.needed(into, number))
-        is_apart = any(_works(steps[k]) for k in (*range(first, number), *range(number + 1, last)))
+        is_apart = computed[first] < computed[last]  # something is computed beside it
         others[number] = computed[ready], first if is_apart else number + 1
         if is_apart:
             begins.setdefault(first, []).append(number)
@@ -93,57 +65,41 @@ def overlapped(program: Program) -> tuple[Action, ...]:
             ended[number] = last
             if free is not None and free < last:
                 moved[free] = max(last, moved.get(free, 0))
-    return tuple(_actions(steps, begins, ends, moved))
+    return tuple(_in_order(len(program.steps), begins, ends, moved))
 
 
-def _actions(
-    steps: Sequence[Step],
-    begins: dict[int, list[int]],
-    ends: dict[int, list[int]],
-    moved: dict[int, int],
-) -> list[Action]:
+def _in_order(
+    count: int, begins: dict[int, list[int]], ends: dict[int, list[int]], moved: dict[int, int]
+) -> Iterator[StepPart]:
+    """All steps, with the beginnings and ends of communication at the places chosen for them."""
     apart = {number for numbers in begins.values() for number in numbers}
     late: dict[int, list[int]] = {}
     for free, last in moved.items():
         late.setdefault(last, []).append(free)
-    found: list[Action] = []
-    for number in range(len(steps) + 1):
-        found += [End(each) for each in ends.get(number, ())]
-        found += [Whole(free) for free in late.get(number, ())]
-        found += [Begin(each) for each in begins.get(number, ())]
-        if number < len(steps) and number not in apart and number not in moved:
-            found.append(Whole(number))
-    return found
-
-
-def _is_local(step: Step) -> bool:
-    """Whether a move stays within each device."""
-    return isinstance(step, Move) and isinstance(step.pattern, LocalSlice)
-
-
-def _works(step: Step) -> bool:
-    return isinstance(step, Compute | Generate)
+    for number in range(count + 1):
+        yield from (StepPart(each, begins=False) for each in ends.get(number, ()))
+        yield from (StepPart(free) for free in late.get(number, ()))
+        yield from (StepPart(each, ends=False) for each in begins.get(number, ()))
+        if number < count and number not in apart and number not in moved:
+            yield StepPart(number)
 
 
 class _Places:
     """Where buffers are written, used and freed."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._end = len(steps)
+    def __init__(self, every: Sequence[steps.Step]) -> None:
+        self._end = len(every)
         self._written: dict[int, list[int]] = {}
         self._used: dict[int, list[int]] = {}
         self.freed: dict[int, int] = {}
         """The step that frees each buffer."""
-        for number, step in enumerate(steps):
-            for buffer in used_by(step):
+        for number, step in enumerate(every):
+            for buffer in steps.used_by(step):
                 self._used.setdefault(buffer, []).append(number)
-            match step:
-                case Free():
-                    self.freed[step.buffer] = number
-                case AllGather():
-                    self._written.setdefault(step.buffer, []).append(number)
-                case _:
-                    self._written.setdefault(step.into, []).append(number)
+            if isinstance(step, steps.Free):
+                self.freed[step.buffer] = number
+            else:
+                self._written.setdefault(step.into, []).append(number)
 
     def ready(self, source: int, number: int) -> int:
         """The first place before a step at which its source is there."""
@@ -166,13 +122,10 @@ class _Held:
         self._after: list[int] = []
         total = 0
         for step in program.steps:
-            match step:
-                case Load() | Generate() | Compute() | Move() | ReduceScatter():
-                    total += self._bytes(step.into)
-                case Free():
-                    total -= self._bytes(step.buffer)
-                case AllGather():
-                    pass
+            if isinstance(step, steps.Free):
+                total -= self._bytes(step.buffer)
+            elif not isinstance(step, steps.AllGather):
+                total += self._bytes(step.into)
             self._after.append(total)
         self._most = max(self._after, default=0)
 
@@ -182,8 +135,8 @@ class _Held:
         return buffer.item * buffer.tiling.elements(self._program.mesh) // self._program.devices
 
     def earliest(self, into: int, ready: int, number: int) -> int:
-        """From which step on a target can be held already."""
-        if isinstance(self._program.steps[number], AllGather):
+        """The step from which on there is room for a target."""
+        if isinstance(self._program.steps[number], steps.AllGather):
             return ready  # it is held anyway
         count, first = self._bytes(into), number
         while first > ready and self._after[first - 1] + count <= self._most:
@@ -191,14 +144,14 @@ class _Held:
         return first
 
     def hold(self, into: int, first: int, number: int) -> None:
-        """A target is held from a step on that comes before the one that needs it."""
-        if not isinstance(self._program.steps[number], AllGather):
+        """Count a target as held from step `first` on, before the step that fills it."""
+        if not isinstance(self._program.steps[number], steps.AllGather):
             count = self._bytes(into)
             for place in range(first, number):
                 self._after[place] += count
 
     def latest(self, source: int, free: int | None, needed: int) -> int:
-        """Up to which step a source can be held still that a step would free before."""
+        """The step up to which a source can be held that another step would free earlier."""
         if free is None or free >= needed:
             return needed
         count, last = self._bytes(source), free

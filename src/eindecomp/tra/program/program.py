@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.work import operations
 from eindecomp.layout.cut import axes_in, parts_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling, uncut
-from eindecomp.tra.program.device_row import DeviceRow, row_of
+from eindecomp.tra.program.device_row import DeviceRow, step_on
 from eindecomp.tra.program.steps import (
     AllGather,
     Buffer,
@@ -27,6 +28,7 @@ from eindecomp.tra.program.steps import (
     Role,
     Step,
     kind_of,
+    used_by,
 )
 
 
@@ -49,11 +51,11 @@ class Program:
     @cached_property
     def inputs(self) -> dict[str, tuple[Buffer, ...]]:
         """The buffers in which each input lies when the program begins."""
-        found: dict[str, list[Buffer]] = {vertex.name: [] for vertex in self.graph.inputs}
+        given: dict[str, list[Buffer]] = {vertex.name: [] for vertex in self.graph.inputs}
         for buffer in self.buffers:
             if buffer.role is Role.GIVEN:
-                found[buffer.tensor].append(buffer)
-        return {name: tuple(given) for name, given in found.items()}
+                given[buffer.tensor].append(buffer)
+        return {name: tuple(own) for name, own in given.items()}
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
@@ -61,9 +63,9 @@ class Program:
         return tuple(vertex.name for vertex in self.graph.outputs)
 
     def layouts_of(self, name: str) -> tuple[Tiling, ...]:
-        """The layouts in which an input is placed: those that steps read, one of all of it first.
+        """The layouts in which an input is placed: those that steps read, a complete one first.
 
-        Where steps read parts of it only, or nothing, every device has the whole beside those.
+        Where steps read only parts of the input, or nothing, every device has all of it, too.
         """
         shape = self.graph[name].shape
         wanted = [buffer.tiling for buffer in self.inputs[name]]
@@ -73,7 +75,14 @@ class Program:
 
     def on(self, device: int) -> DeviceRow:
         """What one device does, receives from whom and sends to whom."""
-        return row_of(self.mesh, self.buffers, self.steps, device)
+        row = tuple(step_on(self.mesh, self.buffers, step, device) for step in self.steps)
+        received = sent = 0
+        for own in row:
+            if isinstance(own.step, Communication):
+                item = self.buffers[own.step.source].item
+                received += item * own.exchange.elements_in
+                sent += item * own.exchange.elements_out
+        return DeviceRow(device, row, received, sent)
 
     def moved_by(self, step: Step) -> int:
         """The bytes that all devices receive in a step."""
@@ -81,14 +90,10 @@ class Program:
             case Move():
                 source, into = self.buffers[step.source].tiling, self.buffers[step.into]
                 return into.item * int(moved(self.mesh, [source.cut], [into.tiling.cut])[0, 0])
-            case ReduceScatter():
+            case ReduceScatter() | AllGather():
                 source = self.buffers[step.source]
                 ways = parts_of(self.mesh, step.axes)
                 return source.item * source.tiling.elements(self.mesh) // ways * (ways - 1)
-            case AllGather():
-                home = self.buffers[step.buffer]
-                ways = parts_of(self.mesh, step.axes)
-                return home.item * home.tiling.elements(self.mesh) // ways * (ways - 1)
             case _:
                 return 0
 
@@ -136,37 +141,47 @@ class Program:
         """All bytes that devices receive."""
         return sum(self.bytes_by_vertex.values())
 
-    def __str__(self) -> str:
-        counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
-        lines = [f"{len(self.steps)} steps on {self.devices} devices: {counted}"]
-        lines.append(f"{self.moved:,} bytes move")
-        named = [f"{buffer}#{buffer.number}" for buffer in self.buffers]
-        return "\n".join([*lines, *(self._line(step, named) for step in self.steps)])
+    def verify(self) -> None:
+        """Raise unless every buffer is made once, before it is used, and outputs are left."""
+        made: set[int] = set()
+        freed: set[int] = set()
+        for step in self.steps:
+            *others, last = used_by(step)
+            reads = {*others, last} if isinstance(step, AllGather | Free) else {*others}
+            origins = {self.buffers[n].alias_of for n in others} - {None}
+            fits = reads <= made and freed.isdisjoint({*others, last, *origins})
+            if not fits or (last in made) != (last in reads):
+                raise PlanError(f"this cannot be carried out where it stands: {self.show(step)}")
+            made.add(last)
+            if isinstance(step, Free):
+                freed.add(last)
+        for name, buffer in self.outputs.items():
+            if buffer not in made - freed:
+                raise PlanError(f"no step leaves {name}, an output")
 
-    def _line(self, step: Step, named: Sequence[str]) -> str:
+    def show(self, step: Step) -> str:
         """A step in one line."""
+
+        def named(number: int) -> str:
+            return f"{self.buffers[number]}#{number}"
+
         match step:
             case Load() | Generate():
-                return f"{kind_of(step)} {named[step.into]}"
+                return f"{kind_of(step)} {named(step.into)}"
             case Free():
-                return f"free {named[step.buffer]}"
+                return f"free {named(step.buffer)}"
             case Compute():
-                reads = ", ".join("-" if r is None else named[r.buffer] for r in step.reads)
-                return f"compute {named[step.into]} from {reads or 'nothing'}"
+                reads = ", ".join("-" if r is None else named(r.buffer) for r in step.reads)
+                return f"compute {named(step.into)} from {reads or 'nothing'}"
             case Move():
-                return (
-                    f"move {named[step.source]} to {named[step.into]} for {step.vertex}: "
-                    f"{step.pattern}, {self.moved_by(step):,} bytes"
-                )
-            case ReduceScatter():
-                axes = self._axes(step.axes)
-                return (
-                    f"reduce-scatter {named[step.source]} to {named[step.into]} over {axes}: "
-                    f"{self.moved_by(step):,} bytes"
-                )
-            case AllGather():
-                axes = self._axes(step.axes)
-                return f"all-gather {named[step.buffer]} over {axes}: {self.moved_by(step):,} bytes"
+                how = f"to {named(step.into)} for {step.vertex}: {step.pattern},"
+            case ReduceScatter() | AllGather():
+                axes = ", ".join(self.mesh.names[axis] for axis in axes_in(self.mesh, step.axes))
+                to = f"to {named(step.into)} " * isinstance(step, ReduceScatter)
+                how = f"{to}over {axes}:"
+        return f"{kind_of(step)} {named(step.source)} {how} {self.moved_by(step):,} bytes"
 
-    def _axes(self, axes: int) -> str:
-        return ", ".join(self.mesh.names[axis] for axis in axes_in(self.mesh, axes))
+    def __str__(self) -> str:
+        counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())
+        head = f"{len(self.steps)} steps on {self.devices} devices: {counted}"
+        return "\n".join([head, f"{self.moved:,} bytes move", *map(self.show, self.steps)])

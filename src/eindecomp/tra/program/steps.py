@@ -35,7 +35,7 @@ class Generate:
 
     into: Number
     reader: str | None
-    """For which vertex; None for an output."""
+    """The vertex that reads it; None for an output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Move:
     """Every device puts together what it wants of a tensor that lies in another tiling."""
 
     vertex: str
-    """For which vertex; for a second layout, whose."""
+    """The vertex that reads it; for a second layout, the tensor's own."""
     source: Number
     into: Number
     pattern: Pattern
@@ -70,10 +70,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
-    """Devices that differ along `axes` combine their partial results, each a block of them.
+    """Devices that differ along `axes` combine their partial results, each device one block.
 
-    They are combined in the order of the devices' numbers and finished into `into`, of which a
-    device reduces its own block, or where devices hold the same one (along `split`) its share.
+    Partial results are combined in the order of the devices' numbers and finished into `into`. A
+    device reduces its own block or, where several hold the same one (along `split`), its share.
     """
 
     vertex: str
@@ -85,26 +85,38 @@ class ReduceScatter:
 
 @dataclass(frozen=True, slots=True)
 class AllGather:
-    """Devices along `axes` that have a share each of the same block of `buffer` exchange them."""
+    """Devices along `axes` exchange their shares of the same block of `buffer`."""
 
     vertex: str
     buffer: Number
     axes: int
 
+    @property
+    def source(self) -> Number:
+        """The buffer, whose shares are sent."""
+        return self.buffer
+
+    @property
+    def into(self) -> Number:
+        """The buffer, which is completed."""
+        return self.buffer
+
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody reads a buffer any more."""
+    """Every device lets go of its block of a buffer, which nobody reads any more."""
 
     buffer: Number
 
 
 Communication = Move | ReduceScatter | AllGather
-Step = Load | Generate | Compute | Communication | Free
+MakingStep = Load | Generate | Compute | Communication
+"""What makes or completes a buffer, `into`."""
+Step = MakingStep | Free
 
 
 def used_by(step: Step) -> tuple[int, ...]:
-    """The buffers that a step reads or writes."""
+    """The buffers that a step uses; the last one is what it makes, completes or lets go of."""
     match step:
         case Load() | Generate():
             return (step.into,)
@@ -158,7 +170,7 @@ class Buffer:
     types: tuple[DType, ...]
     """The type of its elements; several for partial results that are tuples."""
     alias_of: int | None = None
-    """The buffer of which a device takes a view where its block lies inside that one's."""
+    """The buffer that a device takes a view of, where its block lies inside that buffer's."""
 
     @property
     def item(self) -> int:
@@ -287,11 +299,7 @@ def _same_grid(mesh: Mesh, ours: Span, theirs: Span) -> bool:
 
 def _permutation(mesh: Mesh, held: Cut, wanted: Cut) -> Permuted | PointToPoint:
     """Whether the same grid of tiles is only numbered in another way."""
-    if used_axes(held) != used_axes(wanted):  # one tile would go to several devices
-        return PointToPoint()
+    is_same = used_axes(held) == used_axes(wanted)  # else one tile would go to several devices
     for ours, theirs in zip(held, wanted, strict=True):
-        if not _comparable(mesh, ours, theirs):
-            return PointToPoint()
-        if not _same_grid(mesh, ours, theirs):
-            return PointToPoint()
-    return Permuted()
+        is_same &= _comparable(mesh, ours, theirs) and _same_grid(mesh, ours, theirs)
+    return Permuted() if is_same else PointToPoint()

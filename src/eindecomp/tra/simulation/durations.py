@@ -17,25 +17,12 @@ from eindecomp.layout.tiling import Tiling
 from eindecomp.layout.view import Dims, view_of
 from eindecomp.planner.costs.machine import Machine, function_seconds, rate
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Exchanged,
-    Free,
-    Gathered,
-    Generate,
-    Load,
-    LocalSlice,
-    Move,
-    ReduceScatter,
-    Step,
-    used_by,
-)
 from eindecomp.tra.simulation.network import (
-    Group,
     Level,
     Network,
+    PeerGroup,
     Peers,
     Phase,
     gather_phases,
@@ -57,10 +44,10 @@ class TimedPhase:
     """How long each level's injection link is taken."""
     receiving: Floats
     """How long each level's ejection link is taken."""
-    received: Ints
-    sent: Ints
     takes_part: Mask
     """Which devices send or receive anything."""
+    received: Ints
+    sent: Ints
     peers: Peers
 
 
@@ -74,36 +61,36 @@ class Durations:
     network: Network
     _known: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
 
-    def of(self, step: Step) -> Duration:
+    def of(self, step: steps.Step) -> Duration:
         """What a step takes on every device; nothing for one that neither computes nor moves."""
-        if isinstance(step, Load | Free):
+        if isinstance(step, steps.Load | steps.Free):
             return None
         key = self._key(step)
         if key not in self._known:
             self._known[key] = self._duration(step)
         return self._known[key]
 
-    def _key(self, step: Step) -> object:
+    def _key(self, step: steps.Step) -> object:
         """Equal for steps that take the same time."""
         buffers = self.program.buffers
-        lie = tuple((buffers[n].tiling, buffers[n].types) for n in used_by(step))
-        if isinstance(step, Compute):
+        lie = tuple((buffers[n].tiling, buffers[n].types) for n in steps.used_by(step))
+        if isinstance(step, steps.Compute):
             cuts = tuple(None if read is None else read.cut for read in step.reads)
             return self.program.graph[step.vertex].op, cuts, lie
         return type(step), lie, getattr(step, "axes", 0), getattr(step, "split", 0)
 
-    def _duration(self, step: Step) -> Duration:
+    def _duration(self, step: steps.Step) -> Duration:
         mesh, levels, buffers = self.program.mesh, self.levels, self.program.buffers
         match step:
-            case Generate(into):
+            case steps.Generate(into):
                 made = buffers[into]
                 written = volumes(mesh, made.tiling) * float(made.item)
                 return compute_seconds(self.machine, 0.0, written)
-            case Compute():
+            case steps.Compute():
                 return kernel_seconds(self.program, self.machine, step)
-            case Move():
+            case steps.Move():
                 return self._timed(self._move(step))
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 source, into = buffers[step.source], buffers[step.into]
                 own = volumes(mesh, Tiling(into.tiling.cut, step.split))
                 axes = axes_in(mesh, step.axes)
@@ -115,7 +102,7 @@ class Durations:
                 work = (ways - 1) * len(source.types) * elements
                 combining = compute_seconds(self.machine, work, traffic)
                 return (*before, replace(last, seconds=last.seconds + combining))
-            case AllGather():
+            case steps.AllGather():
                 home = buffers[step.buffer]
                 own = volumes(mesh, Tiling(home.tiling.cut, step.axes)) * home.item
                 axes = axes_in(mesh, step.axes)
@@ -123,20 +110,20 @@ class Durations:
             case _:
                 raise TypeError(step)
 
-    def _move(self, step: Move) -> list[Phase]:
+    def _move(self, step: steps.Move) -> list[Phase]:
         mesh, source = self.program.mesh, self.program.buffers[step.source]
         held, wanted = source.tiling, self.program.buffers[step.into].tiling
         match step.pattern:
-            case LocalSlice():
+            case steps.LocalSlice():
                 return []
-            case Gathered(axes):
+            case steps.Gathered(axes):
                 own = volumes(mesh, held)
                 if not held.split:
                     own = shared_volumes(mesh, held.cut, wanted.cut)
                 own = own * source.item
                 return gather_phases(mesh, self.levels, axes, own, self.network.gather)
-            case Exchanged(axes):
-                peers: Peers | None = Group(tuple(axes))
+            case steps.Exchanged(axes):
+                peers: Peers | None = PeerGroup(tuple(axes))
             case _:
                 peers = None
         return [move_directly(mesh, self.levels, held, wanted, source.item, peers)]
@@ -158,28 +145,27 @@ class Durations:
             seconds = np.maximum(seconds, np.where(taken, receiving[number] + level.latency, 0.0))
             seconds = np.maximum(seconds, sending[number])
         takes_part = (phase.received + phase.sent).sum(axis=0) > 0
-        return TimedPhase(
-            seconds, sending, receiving, phase.received, phase.sent, takes_part, phase.peers
-        )
+        amounts = phase.received, phase.sent
+        return TimedPhase(seconds, sending, receiving, takes_part, *amounts, phase.peers)
 
     def _carried(self, amounts: Ints) -> Floats:
         """The seconds that links are busy: a shared link has the average of its devices' bytes."""
-        found = amounts.astype(np.float64)
+        busy = amounts.astype(np.float64)
         for number, level in enumerate(self.levels):
             inner = tuple(range(level.axes[-1] + 1, len(self.program.mesh.sizes)))
             if self.network.cards == "node" and inner:
-                mean = found[number].mean(axis=inner, keepdims=True)
-                found[number] = np.broadcast_to(mean, found[number].shape)
-            found[number] /= level.bandwidth
-        return found
+                mean = busy[number].mean(axis=inner, keepdims=True)
+                busy[number] = np.broadcast_to(mean, busy[number].shape)
+            busy[number] /= level.bandwidth
+        return busy
 
 
 @lru_cache(maxsize=1 << 12)
 def volumes(mesh: Mesh, tiling: Tiling) -> Ints:
     """How many elements every device has."""
     if tiling.split:
-        found = [volume(tiling.box(mesh, device)) for device in range(mesh.devices)]
-        return np.array(found, dtype=np.int64).reshape(mesh.sizes)
+        counts = [volume(tiling.box(mesh, device)) for device in range(mesh.devices)]
+        return np.array(counts, dtype=np.int64).reshape(mesh.sizes)
     return shared_volumes(mesh, tiling.cut, tiling.cut)
 
 
@@ -212,7 +198,7 @@ def compute_seconds(
     return np.maximum(computing, moved / machine.memory_bandwidth) + machine.task_overhead
 
 
-def kernel_seconds(program: Program, machine: Machine, step: Compute) -> Floats:
+def kernel_seconds(program: Program, machine: Machine, step: steps.Compute) -> Floats:
     """What a kernel call takes on every device: for its own tile, not the largest one."""
     graph, mesh = program.graph, program.mesh
     vertex = graph[step.vertex]

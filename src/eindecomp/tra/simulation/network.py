@@ -78,15 +78,15 @@ def levels_of(mesh: Mesh, machine: Machine) -> tuple[Level, ...]:
     ['node0…node1', 'gpu0…gpu2']
     """
     rates = [(machine.bandwidth_of(name), machine.latency_of(name)) for name in mesh.names]
-    found: list[Level] = []
+    levels: list[Level] = []
     for (bandwidth, latency), run in groupby(range(len(rates)), key=rates.__getitem__):
         axes = tuple(run)
-        found.append(Level(axes, tuple(mesh.names[a] for a in axes), bandwidth, latency))
-    return tuple(found)
+        levels.append(Level(axes, tuple(mesh.names[a] for a in axes), bandwidth, latency))
+    return tuple(levels)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PeerGroup:
     """The peers of a device are all that differ from it along these axes only."""
 
     axes: tuple[int, ...]
@@ -112,9 +112,9 @@ class Pairs:
     def latest(self, times: Any) -> Any:
         """For every device the greatest value among its peers, itself among them."""
         flat = times.reshape(-1)
-        found = flat.copy()
-        np.maximum.at(found, self.one, flat[self.other])
-        return found.reshape(times.shape)
+        latest = flat.copy()
+        np.maximum.at(latest, self.one, flat[self.other])
+        return latest.reshape(times.shape)
 
     def of(self, device: int, shape: tuple[int, ...]) -> Ints:
         """The peers of one device, by their numbers, itself among them."""
@@ -122,7 +122,7 @@ class Pairs:
         return np.append(self.other[self.one == device], device)
 
 
-Peers = Group | Pairs
+Peers = PeerGroup | Pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ def gather_phases(
         received[number], sent[number] = total - held, total - _of_next(held, along)
         ways = pieces_by(mesh, along)
         rounds = ways - 1 if way == "ring" else (ways - 1).bit_length()
-        phases.append(Phase(received, sent, rounds, Group(along)))
+        phases.append(Phase(received, sent, rounds, PeerGroup(along)))
         held = total
     return phases
 
@@ -187,7 +187,7 @@ def _gather_directly(mesh: Mesh, levels: Sequence[Level], axes: Sequence[int], o
             received[number] = total - inner
             sent[number] = own * count * (ways - 1)
             inner, count = total, count * ways
-    return Phase(received, sent, 1, Group(tuple(axes)))
+    return Phase(received, sent, 1, PeerGroup(tuple(axes)))
 
 
 def _of_next(values: Ints, along: tuple[int, ...]) -> Ints:
@@ -218,7 +218,8 @@ def move_directly(
         table = table * item
         alike = np.ones(table.shape, dtype=bool)
         for number, level in enumerate(levels):
-            place = _place_on(mesh, level)
+            sides = [mesh.sizes[axis] for axis in level.axes]
+            place = np.ravel_multi_index([mesh.coordinates[axis] for axis in level.axes], sides)
             apart = place[rows, None] != place[None, :]
             crossing = np.where(alike & apart, table, 0)
             taken[number, rows] = crossing.sum(axis=1)
@@ -240,41 +241,33 @@ def _pairs(ends: list[tuple[Ints, Ints]]) -> Pairs:
 
 def _tables(mesh: Mesh, held: Tiling, wanted: Tiling) -> Iterator[tuple[Ints, Ints]]:
     """Some receivers at a time: the elements that each of them receives from every device."""
-    devices = mesh.devices
-    some = max(_ROWS // devices, 1)
-    plain = not held.split and not wanted.split and is_plain(held.cut)
-    for first in range(0, devices, some):
-        rows = np.arange(first, min(first + some, devices), dtype=np.int64)
-        found = _overlaps(mesh, held, wanted, rows) if plain else _listed(mesh, held, wanted, rows)
-        found[np.arange(len(rows)), rows] = 0  # what a device holds itself
-        yield rows, found
+    some = max(_ROWS // mesh.devices, 1)
+    is_plain_move = not held.split and not wanted.split and is_plain(held.cut)
+    elements_of = _overlaps if is_plain_move else _listed
+    for first in range(0, mesh.devices, some):
+        rows = np.arange(first, min(first + some, mesh.devices), dtype=np.int64)
+        elements = elements_of(mesh, held, wanted, rows)
+        elements[np.arange(len(rows)), rows] = 0  # what a device holds itself
+        yield rows, elements
 
 
 def _overlaps(mesh: Mesh, held: Tiling, wanted: Tiling, rows: Ints) -> Ints:
     """Blocks come from the device that agrees with the receiver wherever there is a choice."""
-    found = np.ones((len(rows), mesh.devices), dtype=np.int64)
+    elements = np.ones((len(rows), mesh.devices), dtype=np.int64)
     for ours, theirs in zip(held.cut, wanted.cut, strict=True):
         (low, high), (first, last) = interval(mesh, ours), interval(mesh, theirs)
         ends = np.minimum(high[None, :], last[rows, None])
-        found *= np.maximum(ends - np.maximum(low[None, :], first[rows, None]), 0)
+        elements *= np.maximum(ends - np.maximum(low[None, :], first[rows, None]), 0)
     for axis in axes_in(mesh, replicated_axes(mesh, held.cut)):
         place = mesh.coordinates[axis]
-        found *= place[rows, None] == place[None, :]
-    return found
+        elements *= place[rows, None] == place[None, :]
+    return elements
 
 
 def _listed(mesh: Mesh, held: Tiling, wanted: Tiling, rows: Ints) -> Ints:
     """The same where tiles overlap or are shared out, as the program lists it."""
-    found = np.zeros((len(rows), mesh.devices), dtype=np.int64)
+    elements = np.zeros((len(rows), mesh.devices), dtype=np.int64)
     for row, device in enumerate(rows):
         for block in received(mesh, held, wanted, int(device)):
-            found[row, block.peer] += volume(block.box)
-    return found
-
-
-def _place_on(mesh: Mesh, level: Level) -> Ints:
-    """A number for every device's coordinates on a level."""
-    place = np.zeros(mesh.devices, dtype=np.int64)
-    for axis in level.axes:
-        place = place * mesh.sizes[axis] + mesh.coordinates[axis]
-    return place
+            elements[row, block.peer] += volume(block.box)
+    return elements

@@ -1,27 +1,205 @@
 """Simulates a program on a machine: one pass over what devices do, all of them at once.
 
-`Clocks` say when every device and its links are free, and when communication under way ends.
+`Clocks` say when every device and its links are free, and when communication under way ends. What
+happens is recorded with its cause: what a device waited for before it could begin. Followed back
+from the last end, causes make the critical path of a `SimulatedRun`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eindecomp.above import from_above
 from eindecomp.errors import InputError
+from eindecomp.layout.tiling import coordinates
 from eindecomp.planner.costs.machine import Machine
-from eindecomp.solve.problem.arrays import Floats, Ints
-from eindecomp.tra.program.overlap import Action, Begin, End, Whole, overlapped
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.simulation.durations import Duration, Durations, TimedPhase
+from eindecomp.tra.program.steps import Move, Step, kind_of, used_by
+from eindecomp.tra.simulation.durations import Durations, TimedPhase
 from eindecomp.tra.simulation.network import Level, Network, levels_of
-from eindecomp.tra.simulation.run import NOTHING, LevelUse, Record, SimulatedRun
 
 MOST_DEVICES = 1 << 13
 _DEFAULT = Network()
+NOTHING = -1
+"""The cause of what begins at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRecord:
+    """A kernel call or a phase, on all devices."""
+
+    step: int
+    begin: Floats
+    """When a device could begin; in a phase it then waits for its peers."""
+    end: Floats
+    cause: Ints
+    """What ended when the device could begin: `record * devices + device`."""
+    seconds: Floats
+    """What it took after all peers were ready."""
+    phase: TimedPhase | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelUse:
+    """The links of one level: bytes by device, and the seconds that the fullest link is busy."""
+
+    name: str
+    received: Ints
+    sent: Ints
+    busy: float
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that cross the level."""
+        return int(self.received.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A step of the critical path."""
+
+    vertex: str
+    kind: str
+    device: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedTask:
+    """What one device does for a while; kernels have row 0, phases the rows after it."""
+
+    vertex: str
+    kind: str
+    row: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedRun:
+    """How long a plan takes on a machine, and where the time goes.
+
+    For every device `computing`, `exposed` and `idle` add up to `seconds`.
+
+    Attributes:
+        seconds: How long the run takes, such as `0.25`.
+        computing: By device, the seconds in which it computes, such as `computing[0]`.
+        exposed: By device, the seconds in which it waits for what others send, and for them to be
+            ready, such as `exposed[0]`.
+        idle: By device, the seconds after its last step, such as `idle[0]`.
+        levels: What crosses each level of the mesh, such as `levels[0].bytes`.
+        program: What was simulated, with `program.steps`.
+        records: When each step began and ended, such as `records[0]`.
+
+    Examples:
+        >>> import eindecomp as ed
+        >>> graph = ed.parse("input X[i: 8, j: 8]\\nZ[i] <- sum X[i,j]\\noutput Z")
+        >>> ed.simulate(ed.plan(graph, 2), "cpu-cluster").devices
+        2
+    """
+
+    seconds: float
+    computing: Floats
+    exposed: Floats
+    idle: Floats
+    levels: tuple[LevelUse, ...]
+    program: Program
+    records: Sequence[StepRecord]
+
+    @property
+    def devices(self) -> int:
+        """How many devices the plan is for."""
+        return self.program.devices
+
+    @property
+    def bytes_moved(self) -> int:
+        """All bytes that devices receive: those of the plan."""
+        return sum(level.bytes for level in self.levels)
+
+    @cached_property
+    def critical_path(self) -> tuple[PathStep, ...]:
+        """The steps that decide how long it takes, first to last; they add up to `seconds`."""
+        return tuple(
+            PathStep(*self._named(step), device, seconds)
+            for step, device, seconds in critical_path(self.records)
+        )
+
+    def tasks(self, device: int) -> Iterator[SimulatedTask]:
+        """What a device does, as a trace shows it.
+
+        Args:
+            device: Its number, such as `0`.
+        """
+        at = tuple(coordinates(self.program.mesh, device))
+        for record in self.records:
+            end, seconds = float(record.end[at]), float(record.seconds[at])
+            phase = record.phase
+            if phase is None:
+                yield SimulatedTask(*self._named(record.step), 0, end - seconds, end)
+            elif phase.takes_part[at]:
+                used = (phase.received + phase.sent).reshape(len(self.levels), -1).any(axis=1)
+                row = 1 + int(used.argmax())
+                yield SimulatedTask(*self._named(record.step), row, end - seconds, end)
+
+    def trace(self, path: str | Path, devices: Sequence[int] = (0,)) -> None:
+        """Write a trace for Perfetto or Chrome, with the rows of some devices.
+
+        Args:
+            path: The file, such as `"trace.json"`.
+            devices: Their numbers, such as `(0, 1)`.
+        """
+        from_above("show.simulated").write_trace(self, path, devices)
+
+    def __repr__(self) -> str:
+        took = f"{self.seconds:.3g} s, {self.bytes_moved} bytes moved"
+        return f"<SimulatedRun of {self.devices} devices: {took}>"
+
+    def __str__(self) -> str:
+        return from_above("show.simulated").table_of(self)
+
+    def _named(self, number: int) -> tuple[str, str]:
+        """The vertex for which a step is, and what it is called."""
+        step: Step = self.program.steps[number]
+        kind = str(step.pattern) if isinstance(step, Move) else kind_of(step)
+        made = self.program.buffers[used_by(step)[-1]].tensor  # a fill has no vertex
+        return getattr(step, "vertex", made), kind
+
+
+def critical_path(records: Sequence[StepRecord]) -> list[tuple[int, int, float]]:
+    """The steps that decide how long a run takes, first to last: step, device and seconds.
+
+    The device is the one that was waited for; the seconds add up to what the run takes.
+    """
+    if not records:
+        return []
+    shape, devices = records[0].end.shape, records[0].end.size
+    ends = np.array([record.end.max() for record in records])
+    number = int(ends.argmax())
+    device, until = int(records[number].end.argmax()), float(ends[number])
+    path: list[tuple[int, int, float]] = []
+    while True:
+        record = records[number]
+        begin = record.begin.reshape(-1)
+        phase = record.phase
+        if phase is not None and phase.takes_part.reshape(-1)[device]:
+            peers = phase.peers.of(device, shape)
+            peers = peers[phase.takes_part.reshape(-1)[peers]]
+            device = int(peers[begin[peers].argmax()])
+        path.append((record.step, device, until - float(begin[device])))
+        until = float(begin[device])
+        cause = int(record.cause.reshape(-1)[device])
+        if cause == NOTHING:
+            return path[::-1]
+        number, device = divmod(cause, devices)
 
 
 def simulate_program(
@@ -40,25 +218,21 @@ def simulate_program(
     if network.cards == "node":
         shared = [tuple(range(level.axes[-1] + 1, len(mesh.sizes))) for level in levels]
     clocks = Clocks(mesh.sizes, shared)
-    actions = overlapped(program) if overlap else map(Whole, range(len(program.steps)))
-    for action in actions:
-        _carry_out(clocks, action, durations.of(program.steps[action.step]))
-    return _found(program, levels, clocks)
+    parts = overlapped(program) if overlap else map(StepPart, range(len(program.steps)))
+    for part in parts:
+        duration = durations.of(program.steps[part.step])
+        if isinstance(duration, tuple):
+            if part.begins:
+                clocks.begin(part.step, duration)
+            if part.ends:
+                clocks.end(part.step)
+        elif duration is not None:
+            clocks.kernel(part.step, duration)
+    return _run_by(clocks, program, levels)
 
 
-def _carry_out(clocks: Clocks, action: Action, duration: Duration) -> None:
-    """What all devices do next: a kernel call, or the beginning or the end of communication."""
-    if isinstance(duration, tuple):
-        if isinstance(action, Whole | Begin):
-            clocks.begin(action.step, duration)
-        if isinstance(action, Whole | End):
-            clocks.end(action.step)
-    elif duration is not None:
-        clocks.kernel(action.step, duration)
-
-
-def _found(program: Program, levels: Sequence[Level], clocks: Clocks) -> SimulatedRun:
-    """What the clocks say in the end, for all devices."""
+def _run_by(clocks: Clocks, program: Program, levels: Sequence[Level]) -> SimulatedRun:
+    """The run that the clocks have seen, for all devices."""
     shape = clocks.shape
     computing = np.zeros(shape)
     received = np.zeros((len(levels), *shape), dtype=np.int64)
@@ -94,12 +268,12 @@ class Clocks:
         self.shape = shape
         self.shared = shared
         """For each level the axes of the devices that share a link."""
-        self.records: list[Record] = []
+        self.records: list[StepRecord] = []
         self.number = np.arange(prod(shape), dtype=np.int64).reshape(shape)
         self.queue, self.queue_by = self._new()
         """When a device has done what came before, and after what."""
-        self.links = [(self._new(), self._new()) for _ in shared]
-        """The injection and the ejection link of each level: free when, and after what."""
+        self.links = {(level, way): self._new() for level in range(len(shared)) for way in (0, 1)}
+        """The injection (0) and ejection links (1) of each level: free when, and after what."""
         self.under_way: dict[int, tuple[Floats, Ints]] = {}
         """When steps that have begun end, and with what."""
         self.waited = np.zeros(shape)
@@ -111,7 +285,8 @@ class Clocks:
         """A kernel call on every device, after what came before it."""
         begin, cause = self.queue, self.queue_by
         end = begin + seconds
-        self.queue, self.queue_by = end, self._recorded(Record(step, begin, end, cause, seconds))
+        record = StepRecord(step, begin, end, cause, seconds)
+        self.queue, self.queue_by = end, self._recorded(record)
 
     def begin(self, step: int, phases: Sequence[TimedPhase]) -> None:
         """A communication step begins: from then on it runs phase after phase beside kernels."""
@@ -128,34 +303,31 @@ class Clocks:
 
     def _phase(self, step: int, phase: TimedPhase, ready: Floats, by: Ints) -> tuple[Any, Any]:
         begin, cause = ready, by
-        for number in range(len(self.links)):
-            for link, amount in zip(self.links[number], (phase.sent, phase.received), strict=True):
-                if amount[number].any():
-                    begin, cause = _later(begin, cause, *link, where=amount[number] > 0)
+        amounts = {(k, way): (phase.sent, phase.received)[way][k] for k, way in self.links}
+        for place, amount in amounts.items():
+            if amount.any():
+                begin, cause = _later(begin, cause, *self.links[place], where=amount > 0)
         together = phase.peers.latest(np.where(phase.takes_part, begin, -np.inf))
         end = np.where(phase.takes_part, together + phase.seconds, ready)
-        made = self._recorded(Record(step, begin, end, cause, phase.seconds, phase))
-        for number in range(len(self.links)):
-            self._hold(number, 0, phase.sent[number], together + phase.sending[number], made)
-            self._hold(number, 1, phase.received[number], together + phase.receiving[number], made)
+        made = self._recorded(StepRecord(step, begin, end, cause, phase.seconds, phase))
+        for (level, way), amount in amounts.items():
+            if amount.any():
+                until = together + (phase.sending, phase.receiving)[way][level]
+                self._hold(level, way, amount > 0, until, made)
         return end, made
 
-    def _hold(self, level: int, way: int, amount: Ints, until: Floats, made: Ints) -> None:
-        """Take the links that carry something, those that devices share for all of these."""
-        if not amount.any():
-            return
-        links = list(self.links[level])
-        free, by = links[way]
-        free, by = np.where(amount > 0, until, free), np.where(amount > 0, made, by)
+    def _hold(self, level: int, way: int, taken: Mask, until: Floats, made: Ints) -> None:
+        """Take some links until a time; what devices share is taken for all of them."""
+        free, by = self.links[level, way]
+        free, by = np.where(taken, until, free), np.where(taken, made, by)
         axes = self.shared[level]
         if axes:
             last = free.max(axis=axes, keepdims=True)
             by = np.where(free == last, by, NOTHING).max(axis=axes, keepdims=True)
             free, by = (np.broadcast_to(each, self.shape) for each in (last, by))
-        links[way] = free, by
-        self.links[level] = links[0], links[1]
+        self.links[level, way] = free, by
 
-    def _recorded(self, record: Record) -> Ints:
+    def _recorded(self, record: StepRecord) -> Ints:
         self.records.append(record)
         return (len(self.records) - 1) * self.number.size + self.number
 

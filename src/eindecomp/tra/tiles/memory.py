@@ -1,9 +1,9 @@
-"""What the tiles of a program take of a memory, and orders of operations that take less of it.
+"""How much memory the tiles of a program take, and orders of operations that take less.
 
 `finish_early`: an optimiser's update reads a gradient, a parameter and its state. Where all updates
 come after all gradients, these are held or stored meanwhile; where each follows its gradient, they
-never are. A gradient that only an update reads is computed before others are passed on: what is new
-leaves while they are. `while_there`: regions that read the same inputs follow each other.
+never are. A gradient that only an update reads is computed before others are passed on, so that new
+parameters leave meanwhile. `while_there`: regions that read the same inputs follow each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import groupby
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
 from eindecomp.tra.program.memory import Peak
-from eindecomp.tra.tiles.ops import Kind, Region, TileOp, TileProgram, window_bytes
+from eindecomp.tra.tiles.ops import OpKind, Region, TileOp, TileProgram, window_bytes
 
 
 def most_held(
@@ -24,7 +24,7 @@ def most_held(
 ) -> Peak:
     """The most bytes of tiles that are in one memory at once, if regions run one after another.
 
-    While a region runs, so are all tiles that it makes, but for those that are not counted.
+    While a region runs, all tiles that it makes are held; `uncounted` ones never count.
     """
     sizes = [0 if k in uncounted else tile.nbytes for k, tile in enumerate(tiled.tiles)]
     held: dict[int, int] = defaultdict(int)
@@ -45,18 +45,18 @@ def most_held(
 
 def dropped_after(tiled: TileProgram, regions: Sequence[Region]) -> list[list[int]]:
     """For each region the tiles that nobody reads after it, and that are not kept."""
-    found: list[list[int]] = [[] for _ in regions]
+    dropped: list[list[int]] = [[] for _ in regions]
     last = {tile: region.number for region in regions for tile in region.reads}
     for tile, number in last.items():
         if tile not in tiled.kept:
-            found[number].append(tile)
-    return found
+            dropped[number].append(tile)
+    return dropped
 
 
 def surely_made(tiled: TileProgram, regions: Sequence[Region], fused: bool) -> set[int]:
     """The tiles that take memory of their own: no views, and nothing that is only filled.
 
-    If regions are `fused`, it is not known which others than those that they write do.
+    Of `fused` regions, only the tiles that they write are known to.
     """
     ops = {op.into: op for region in regions for op in region.ops}
     if fused:
@@ -69,14 +69,14 @@ def surely_made(tiled: TileProgram, regions: Sequence[Region], fused: bool) -> s
         plain = not isinstance(vertex, EinSum) or isinstance(vertex.join, Arg)
         return plain and _may_be_view(tiled, op)
 
-    return {t for t, op in ops.items() if op.kind is not Kind.FILL and not is_turned(op)}
+    return {t for t, op in ops.items() if op.kind is not OpKind.FILL and not is_turned(op)}
 
 
 def possible_views(tiled: TileProgram) -> dict[int, int]:
     """By the tile of an output, the tile of an input of which it may be a view."""
     source: dict[int, int] = {}
     for op in tiled.ops:
-        if op.kind is Kind.LOAD:
+        if op.kind is OpKind.LOAD:
             source[op.into] = op.into
         elif _may_be_view(tiled, op) and op.sources[0] in source:
             source[op.into] = source[op.sources[0]]
@@ -85,7 +85,7 @@ def possible_views(tiled: TileProgram) -> dict[int, int]:
 
 def _may_be_view(tiled: TileProgram, op: TileOp) -> bool:
     """Whether a kernel may give its only operand back, as it is or turned."""
-    if op.kind is not Kind.WHOLE or len(op.sources) != 1:
+    if op.kind is not OpKind.WHOLE or len(op.sources) != 1:
         return False
     vertex = tiled.program.graph[tiled.tiles[op.into].tensor].op
     return not (isinstance(vertex, EinSum) and vertex.aggregated)
@@ -116,9 +116,9 @@ def finish_early(tiled: TileProgram) -> TileProgram:
     What all devices do for one tensor stays together.
     """
     last = finishing(tiled)
-    ordered = [op for op in tiled.ops if op.kind is Kind.LOAD]
+    ordered = [op for op in tiled.ops if op.kind is OpKind.LOAD]
     done = {*tiled.loads}
-    computed = (op for op in tiled.ops if op.kind is not Kind.LOAD)
+    computed = (op for op in tiled.ops if op.kind is not OpKind.LOAD)
     alike = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
     rows = [list(row) for _, row in alike]
     waiting = [row for row in rows if all(op.into in last for op in row)]
@@ -136,32 +136,32 @@ def finish_early(tiled: TileProgram) -> TileProgram:
 def finishing(tiled: TileProgram) -> set[int]:
     """The tiles from which only outputs are mapped, element by element, and those outputs.
 
-    With a tile that is summed from parts, these are among them.
+    A tile that is summed from parts brings its parts with it.
     """
     mapped = _only_outputs_follow(tiled)
-    found = set(mapped)
+    last = set(mapped)
     for op in reversed(tiled.ops):
         read_by = tiled.readers[op.into]
         own = {t for t in read_by if tiled.tiles[t].tensor == tiled.tiles[op.into].tensor}
-        inner = op.kind is not Kind.LOAD and op.into not in tiled.kept and read_by
-        if inner and mapped >= read_by - own and found >= own:
-            found.add(op.into)
-    return found
+        inner = op.kind is not OpKind.LOAD and op.into not in tiled.kept and read_by
+        if inner and mapped >= read_by - own and last >= own:
+            last.add(op.into)
+    return last
 
 
 def _only_outputs_follow(tiled: TileProgram) -> set[int]:
     """The tiles of maps of elements from which nothing is computed but such tiles of outputs."""
-    found = {op.into for op in tiled.ops}
+    mapped = {op.into for op in tiled.ops}
     for op in reversed(tiled.ops):
-        if not tiled.maps(op) or op.into not in found:
-            found -= {op.into, *op.sources}
-    return found
+        if not tiled.maps(op) or op.into not in mapped:
+            mapped -= {op.into, *op.sources}
+    return mapped
 
 
 def while_there(tiled: TileProgram, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """The same regions, each followed by the one that gains most from what it has brought.
+    """The same regions, each followed by the one that gains most from inputs that are there.
 
-    That is one which can run, and whose inputs that are there take more bytes than what it makes
+    A region gains if it can run, and its inputs that are there take more bytes than what it makes
     for later regions. Where none gains, their own order is kept.
     """
     readers: dict[int, list[int]] = defaultdict(list)

@@ -16,18 +16,9 @@ from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceStep
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Step,
-)
 
 ALIGNMENT = 512
 """Every window of a memory begins at a multiple of so many bytes."""
@@ -38,7 +29,7 @@ def window_bytes(nbytes: int) -> int:
     return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
 
 
-class Kind(Enum):
+class OpKind(Enum):
     """What an operation does."""
 
     LOAD = "load"
@@ -107,7 +98,7 @@ class TileCall:
 class TileOp:
     """Makes one tile from blocks of others."""
 
-    kind: Kind
+    kind: OpKind
     into: int
     reads: tuple[Block | None, ...] = ()
     """In the order of the operands, with None for one whose elements are never read."""
@@ -154,21 +145,21 @@ class TileProgram:
     @cached_property
     def loads(self) -> frozenset[int]:
         """The tiles that are blocks of inputs."""
-        return frozenset(op.into for op in self.ops if op.kind is Kind.LOAD)
+        return frozenset(op.into for op in self.ops if op.kind is OpKind.LOAD)
 
     @cached_property
     def readers(self) -> tuple[frozenset[int], ...]:
         """For each tile those that are made from it."""
-        found: list[set[int]] = [set() for _ in self.tiles]
+        readers: list[set[int]] = [set() for _ in self.tiles]
         for op in self.ops:
             for tile in op.sources:
-                found[tile].add(op.into)
-        return tuple(map(frozenset, found))
+                readers[tile].add(op.into)
+        return tuple(map(frozenset, readers))
 
     def maps(self, op: TileOp) -> bool:
         """Whether an operation computes each element from those with the same indices."""
         vertex = self.program.graph[self.tiles[op.into].tensor].op
-        return op.kind is Kind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
+        return op.kind is OpKind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
 
     def verify(self) -> None:
         """Raise unless each tile is made once, from blocks of tiles that are there by then."""
@@ -207,7 +198,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class TileLookup:
     """An operation, the block of its indices, and how many rows there are."""
 
     op: TileOp
@@ -215,23 +206,23 @@ class Lookup:
     rows: int
 
 
-def lookups_of(tiled: TileProgram, ops: Iterable[TileOp]) -> tuple[Lookup, ...]:
+def lookups_of(tiled: TileProgram, ops: Iterable[TileOp]) -> tuple[TileLookup, ...]:
     """All lookups among some operations."""
     graph = tiled.program.graph
-    found: list[Lookup] = []
+    lookups: list[TileLookup] = []
     for op in ops:
         vertex = graph[tiled.tiles[op.into].tensor]
-        kernel = op.kind in (Kind.WHOLE, Kind.PARTIAL)
+        kernel = op.kind in (OpKind.WHOLE, OpKind.PARTIAL)
         if not kernel or not isinstance(vertex.op, Gather | ScatterAdd):
             continue
         table = graph[vertex.inputs[0]] if isinstance(vertex.op, Gather) else vertex
         index = op.reads[1]
         if index is not None:
-            found.append(Lookup(op, index, table.shape[vertex.op.axis]))
-    return tuple(found)
+            lookups.append(TileLookup(op, index, table.shape[vertex.op.axis]))
+    return tuple(lookups)
 
 
-def is_computed(tiled: TileProgram, lookup: Lookup) -> bool:
+def is_computed(tiled: TileProgram, lookup: TileLookup) -> bool:
     """Whether indices are known only while a program runs: they are no input and no fill."""
     name = tiled.tiles[lookup.index.tile].tensor
     return not isinstance(tiled.program.graph[name].op, Input | Fill)
@@ -246,14 +237,14 @@ def tiles_of(program: Program, memories: Sequence[int] | None = None) -> TilePro
     memories = (0,) * program.devices if memories is None else tuple(memories)
     if len(memories) != program.devices:
         raise InputError(f"{program.devices} devices lie in as many memories, not {len(memories)}")
-    making = _Making(program, memories)
+    making = _TileMaker(program, memories)
     rows = [program.on(device) for device in range(program.devices)]
     for number, step in enumerate(program.steps):
         making.carry_out(number, step, [row.steps[number] for row in rows])
     return making.made()
 
 
-class _Making:
+class _TileMaker:
     """What is known while steps are turned into operations one by one."""
 
     def __init__(self, program: Program, memories: tuple[int, ...]) -> None:
@@ -266,56 +257,50 @@ class _Making:
         """The blocks of a buffer that a device has, which do not overlap."""
         self.shares: list[Share] = []
 
-    def carry_out(self, number: int, step: Step, rows: Sequence[DeviceStep]) -> None:
+    def carry_out(self, number: int, step: steps.Step, rows: Sequence[DeviceStep]) -> None:
         """Note what all devices do in a step."""
-        if isinstance(step, Free):
+        if isinstance(step, steps.Free):
             return  # tiles live as long as they are read
-        found = {
-            device: self._on(device, step, own)
+        held = {
+            (step.into, device): self._on(device, step, own)
             for device, own in enumerate(rows)
-            if volume(own.box) or not isinstance(step, ReduceScatter)
+            if volume(own.box) or not isinstance(step, steps.ReduceScatter)
         }
-        for device, blocks in found.items():  # afterwards: a step reads what was there before it
-            into = step.buffer if isinstance(step, AllGather) else step.into
-            self.held[into, device] = blocks
-        if isinstance(step, Compute | Generate | ReduceScatter):
-            tiles = {device: blocks[0].tile for device, blocks in found.items()}
+        self.held |= held  # afterwards: a step reads what was there before it
+        if isinstance(step, steps.Compute | steps.Generate | steps.ReduceScatter):
+            tiles = {device: blocks[0].tile for (_, device), blocks in held.items()}
             self.shares += [Share(number, d, tiles.get(d)) for d in range(len(rows))]
 
-    def _on(self, device: int, step: Step, own: DeviceStep) -> tuple[Block, ...]:
+    def _on(self, device: int, step: steps.MakingStep, own: DeviceStep) -> tuple[Block, ...]:
         """A device's part of a step: the blocks that it has then."""
         match step:
-            case Load():
-                return self._make(Kind.LOAD, step.into, device, own.box)
-            case Generate():
-                return self._make(Kind.FILL, step.into, device, own.box)
-            case Compute():
+            case steps.Load():
+                return self._make(OpKind.LOAD, step.into, device, own.box)
+            case steps.Generate():
+                return self._make(OpKind.FILL, step.into, device, own.box)
+            case steps.Compute():
                 reads = tuple(
                     None if read is None or box is None else self._read(read.buffer, device, box)
                     for read, box in zip(step.reads, own.reads, strict=True)
                 )
-                kind = Kind.PARTIAL if step.is_partial else Kind.WHOLE
+                kind = OpKind.PARTIAL if step.is_partial else OpKind.WHOLE
                 return self._make(kind, step.into, device, own.box, reads)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 parts: list[Block] = []
                 for peer in own.members:
                     part = self._read(step.source, peer, own.box)
                     if self.memories[peer] != self.memories[device]:
-                        [part] = self._make(Kind.ASSEMBLE, step.source, device, own.box, (part,))
+                        [part] = self._make(OpKind.ASSEMBLE, step.source, device, own.box, (part,))
                     parts.append(part)
-                return self._make(Kind.REDUCE, step.into, device, own.box, tuple(parts))
-            case Move():
+                return self._make(OpKind.REDUCE, step.into, device, own.box, tuple(parts))
+            case steps.Move() | steps.AllGather():
                 return self._gathered(step.source, step.into, device, own)
-            case AllGather():
-                return self._gathered(step.buffer, step.buffer, device, own)
-            case Free():
-                raise AssertionError("nothing is made by letting go")
 
     def _gathered(self, source: int, into: int, device: int, own: DeviceStep) -> tuple[Block, ...]:
         """All of a box, in one block if a tile of this memory has it, else put together."""
         box, memory = own.box, self.memories[device]
         if not volume(box):
-            return self._make(Kind.ASSEMBLE, into, device, box)
+            return self._make(OpKind.ASSEMBLE, into, device, box)
         near = [d for d in range(self.program.devices) if self.memories[d] == memory]
         for peer in (device, *near):
             for block in self.held.get((source, peer), ()):
@@ -328,19 +313,19 @@ class _Making:
             for block in self.held.get((source, piece.peer), ())
             if (part := meet(block.box, piece.box)) is not None
         )
-        return self._make(Kind.ASSEMBLE, into, device, box, blocks)
+        return self._make(OpKind.ASSEMBLE, into, device, box, blocks)
 
     def _read(self, buffer: int, device: int, box: Box) -> Block:
         """A block that a device has."""
         if not volume(box):
-            return self._make(Kind.ASSEMBLE, buffer, device, box)[0]
+            return self._make(OpKind.ASSEMBLE, buffer, device, box)[0]
         for block in self.held[buffer, device]:
             if inside(box, block.box):
                 return Block(block.tile, box)
         raise AssertionError(f"device {device} lacks a block of buffer {buffer}")
 
     def _make(
-        self, kind: Kind, buffer: int, device: int, box: Box, reads: tuple[Block | None, ...] = ()
+        self, kind: OpKind, buffer: int, device: int, box: Box, reads: tuple[Block | None, ...] = ()
     ) -> tuple[Block, ...]:
         """A new tile, or the one that an equal operation has made in this memory."""
         made, memory = self.program.buffers[buffer], self.memories[device]
@@ -354,20 +339,10 @@ class _Making:
 
     def made(self) -> TileProgram:
         """All of it."""
-        devices = range(self.program.devices)
         mesh = self.program.mesh
-        outputs = {
-            name: tuple(
-                self._read(number, device, self.program.buffers[number].box(mesh, device))
-                for device in devices
-            )
-            for name, number in self.program.outputs.items()
-        }
-        return TileProgram(
-            self.program,
-            self.memories,
-            tuple(self.tiles),
-            tuple(self.ops),
-            outputs,
-            tuple(self.shares),
-        )
+        outputs: dict[str, tuple[Block, ...]] = {}
+        for name, number in self.program.outputs.items():
+            boxes = [self.program.buffers[number].box(mesh, each) for each in range(mesh.devices)]
+            outputs[name] = tuple(self._read(number, *own) for own in enumerate(boxes))
+        tiles, ops, shares = tuple(self.tiles), tuple(self.ops), tuple(self.shares)
+        return TileProgram(self.program, self.memories, tiles, ops, outputs, shares)

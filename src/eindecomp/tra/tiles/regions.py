@@ -17,7 +17,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.memory import finishing, held_by
-from eindecomp.tra.tiles.ops import Kind, Region, TileOp, TileProgram, is_computed, lookups_of
+from eindecomp.tra.tiles.ops import OpKind, Region, TileOp, TileProgram, is_computed, lookups_of
 
 MOST = 64
 """Vertices of a region, beyond which it is cut also where much crosses."""
@@ -30,8 +30,8 @@ def regions_of(
 ) -> tuple[Region, ...]:
     """The regions of a program, in the order in which they are carried out.
 
-    They have at least so many vertices where that is possible, and at most so many where that is.
-    Their tiles take no more bytes than there is `room`, unless those of one operation do.
+    They have `least` to `most` vertices where that is possible. Their tiles take no more bytes than
+    there is `room`, unless those of one operation do.
     """
     again = _made_again(tiled)
     finish = () if room is None else finishing(tiled)
@@ -46,15 +46,15 @@ def regions_of(
             cuts = [own] if room is None else _within(tiled, again, own, room)
             ranges += [[*_needed(again, ops), *ops] for ops in cuts]
     last = {tile: number for number, ops in enumerate(ranges) for op in ops for tile in op.sources}
-    found: list[Region] = []
+    regions: list[Region] = []
     for number, ops in enumerate(ranges):
         made = {op.into for op in ops}
         reads = dict.fromkeys(tile for op in ops for tile in op.sources if tile not in made)
         later = (op.into for op in ops if op.into not in again)
         writes = [tile for tile in later if last.get(tile, -1) > number or tile in tiled.kept]
         memory = tiled.tiles[ops[0].into].memory
-        found.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
-    return tuple(found)
+        regions.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
+    return tuple(regions)
 
 
 def verify_regions(tiled: TileProgram, regions: Sequence[Region]) -> None:
@@ -88,23 +88,23 @@ def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:
 
 
 def _made_again(tiled: TileProgram) -> dict[int, TileOp]:
-    """What every region that reads it makes for itself: fills, and masks and indices of inputs."""
+    """The operations that regions repeat for themselves: fills, masks and indices of inputs."""
     once = tiled.kept | {*_computed_indices(tiled).values()}
-    found: dict[int, TileOp] = {}
+    again: dict[int, TileOp] = {}
     for op in tiled.ops:
         if op.into in once:
             continue
         made = tiled.tiles[op.into]
         whole = made.types[0].kind in "biu" and tiled.maps(op)
-        if op.kind is Kind.FILL or (whole and {*op.sources} <= tiled.loads | {*found}):
-            found[op.into] = op
-    return found
+        if op.kind is OpKind.FILL or (whole and {*op.sources} <= tiled.loads | {*again}):
+            again[op.into] = op
+    return again
 
 
 def _computed_indices(tiled: TileProgram) -> dict[int, int]:
     """By the tile that a lookup makes, the tile of its indices where these are computed."""
-    found = lookups_of(tiled, tiled.ops)
-    return {each.op.into: each.index.tile for each in found if is_computed(tiled, each)}
+    lookups = lookups_of(tiled, tiled.ops)
+    return {each.op.into: each.index.tile for each in lookups if is_computed(tiled, each)}
 
 
 def _needed(again: dict[int, TileOp], ops: Sequence[TileOp]) -> list[TileOp]:
@@ -146,7 +146,7 @@ Row = list["TileOp"]
 
 
 def _stretches(tiled: TileProgram, again: Collection[int]) -> Iterator[list[Row]]:
-    """Steps that devices can take one after another, each all of them, lower numbers first."""
+    """Runs of steps that one device after another can take as a whole, lower numbers first."""
     indices = _computed_indices(tiled)
     maker: dict[int, int] = {}
     stretch: list[Row] = []
@@ -177,7 +177,7 @@ def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
     row: Row = []
     tensor = None
     for op in tiled.ops:
-        if op.kind is Kind.LOAD or op.into in again:
+        if op.kind is OpKind.LOAD or op.into in again:
             continue
         if row and op.call is not None and op.call is row[-1].call:
             row.append(op)  # one call makes both
@@ -227,15 +227,15 @@ def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
         last |= {tile: number for op in row for tile in op.sources}
     own = {op.into for row in stretch for op in row}
     later = {tile for tile in own if not own.issuperset(tiled.readers[tile])}
-    found: list[tuple[int, int]] = []
+    crossing: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number, row in enumerate(stretch):
         for op in row:
             alive[op.into] = len(stretch) if op.into in later else last.get(op.into, -1)
         alive = {tile: until for tile, until in alive.items() if until > number}
         names = {tiled.tiles[tile].tensor for tile in alive}
-        found.append((len(names), sum(tiled.tiles[tile].nbytes for tile in alive)))
-    return found
+        crossing.append((len(names), sum(tiled.tiles[tile].nbytes for tile in alive)))
+    return crossing
 
 
 def _is_worth(tiled: TileProgram, part: list[Row], least: int) -> bool:
