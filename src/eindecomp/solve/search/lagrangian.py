@@ -91,9 +91,8 @@ class Ascent:
             self.price = 0.5 * self.price
             return
         distance = max(upper - value, 1e-6 * abs(upper))
-        self.price = round_to_grid(
-            np.maximum(0.0, self.price + self.pace * distance / length * ahead)
-        )
+        moved = self.price + self.pace * distance / length * ahead
+        self.price = round_to_grid(np.maximum(0.0, moved))
 
 
 def round_to_grid(price: Floats) -> Floats:
