@@ -32,7 +32,8 @@ class Projection:
         """The eliminated variables' choices, given the kept ones': arrays of one common shape."""
         values = dict(kept)
         for step in reversed(self.chosen):
-            values[step.variable] = step.best(values)
+            best = step.minimisers[tuple(values[t] for t in step.scope)]
+            values[step.variable] = best.astype(np.int64)
         return {step.variable: values[step.variable] for step in self.chosen}
 
 
@@ -43,10 +44,6 @@ class Eliminated:
     variable: int
     scope: tuple[int, ...]
     minimisers: NDArray[Any]
-
-    def best(self, values: dict[int, Ints]) -> Ints:
-        """The best choices, as arrays of one common shape."""
-        return self.minimisers[tuple(values[t] for t in self.scope)].astype(np.int64)
 
 
 def work_allowed(problem: Problem) -> int:

@@ -273,22 +273,17 @@ def _hubs(scopes: Ints, size: int) -> Mask:
     arcs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
     arcs = arcs[(arcs != NONE).all(axis=1)]
     for _ in range(budgets.MOST_HUBS):
-        degree, spread = _spread_of_neighbours(arcs, size)
+        ends, near = arcs[:, 0], arcs[:, 1]
+        near = np.append(near[np.lexsort((near, ends))], 0)
+        degree = np.bincount(ends, minlength=size)
+        start = offsets(degree)[:-1]
+        spread = near[start + 3 * degree // 4] - near[start + degree // 4]
         candidates = np.flatnonzero((degree >= budgets.FEWEST_BLOCKS) & (4 * spread > size))
         if candidates.size == 0:
             break
         hubs[candidates[np.argmax(degree[candidates])]] = True
         arcs = arcs[~hubs[arcs].any(axis=1)]
     return hubs
-
-
-def _spread_of_neighbours(arcs: Ints, size: int) -> tuple[Ints, Ints]:
-    """How many neighbours each variable has, and how far the middle half of them spread."""
-    ends, near = arcs[:, 0], arcs[:, 1]
-    near = np.append(near[np.lexsort((near, ends))], 0)
-    degree = np.bincount(ends, minlength=size)
-    start = offsets(degree)[:-1]
-    return degree, near[start + 3 * degree // 4] - near[start + degree // 4]
 
 
 def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:

@@ -37,14 +37,6 @@ class OpenNode:
     price: Floats = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchProgress:
-    """The bound over all open nodes, and a better choice if there is a new one."""
-
-    bound: float
-    choice: Ints | None
-
-
 @dataclass(slots=True)
 class Branching:
     """A branch and bound search over a graph of finite costs.
@@ -63,8 +55,11 @@ class Branching:
         keep = np.ones(self.graph.unary.size, dtype=np.bool_)
         self.open = [OpenNode(self.root.bound, 0, keep, self.root.best_price.copy())]
 
-    def run(self, cutoff: float) -> Iterator[BranchProgress]:
-        """Expand nodes until none is open; every choice reported lowers the cutoff."""
+    def run(self, cutoff: float) -> Iterator[tuple[float, Ints | None]]:
+        """Expand nodes until none is open; every choice reported lowers the cutoff.
+
+        Each gives the bound over all open nodes, and a better choice if there is a new one.
+        """
         while self.open:
             node = heapq.heappop(self.open)
             if node.bound > cutoff:
@@ -73,7 +68,7 @@ class Branching:
             choice = self._expand(node, cutoff)
             if choice is not None:
                 cutoff = min(cutoff, cost_of(self.graph, choice) - self.margin)
-            yield BranchProgress(self.open[0].bound if self.open else np.inf, choice)
+            yield (self.open[0].bound if self.open else np.inf), choice
 
     def _expand(self, node: OpenNode, cutoff: float) -> Ints | None:
         keep = node.keep

@@ -117,10 +117,10 @@ def _branch(portfolio: Portfolio, most: float) -> bool:
     incumbent = portfolio.incumbent
     branching = Branching(portfolio.graph, portfolio.ascent, incumbent.margin())
     branching.start()
-    for count, progress in enumerate(branching.run(incumbent.cutoff(most))):
-        if progress.choice is not None:
-            portfolio.offer(progress.choice)
-        incumbent.raise_bound(progress.bound)
+    for count, (bound, choice) in enumerate(branching.run(incumbent.cutoff(most))):
+        if choice is not None:
+            portfolio.offer(choice)
+        incumbent.raise_bound(bound)
         if planning_time() > portfolio.deadline or incumbent.closed():
             return incumbent.closed()
         if count % 500 == 499:
