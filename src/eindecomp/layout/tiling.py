@@ -49,11 +49,11 @@ class Tiling:
 
 def coordinates(mesh: Mesh, device: int) -> list[int]:
     """The coordinates of a device, outermost axis first."""
-    found: list[int] = []
+    places: list[int] = []
     for size in reversed(mesh.sizes):
         device, place = divmod(device, size)
-        found.append(place)
-    return found[::-1]
+        places.append(place)
+    return places[::-1]
 
 
 def device_at(mesh: Mesh, place: list[int]) -> int:
