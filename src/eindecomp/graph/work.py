@@ -62,9 +62,9 @@ def operations(graph: Graph, vertex: Vertex) -> int:
     return tile_operations(vertex.op, sizes)
 
 
-def is_fused(op: Op) -> bool:
-    """Whether a vertex contracts more than two tensors at once, pair by pair inside each tile."""
-    return isinstance(op, EinSum) and op.is_contraction and 2 < len(op.inputs) <= MOST_OPERANDS
+def is_product(op: Op | None) -> bool:
+    """Whether a vertex, if it is one, multiplies tensors and sums: fast matrix products do that."""
+    return isinstance(op, EinSum) and op.is_contraction and len(op.inputs) > 1
 
 
 def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
@@ -80,8 +80,8 @@ def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
     >>> tile_operations(chain, {"i": 2, "j": 5, "k": 5, "l": 5})  # 2·2·5·5 + 2·2·5·5
     200
     """
-    if is_fused(op):
-        assert isinstance(op, EinSum)  # noqa: S101 - for the type checker
+    # More than two tensors at once are contracted pair by pair inside each tile.
+    if isinstance(op, EinSum) and op.is_contraction and 2 < len(op.inputs) <= MOST_OPERANDS:
         return least_operations(op.inputs, op.output, dict.fromkeys(op.labels, 0) | dict(sizes))
     each = operations_per_point(op)
     return each * prod(sizes.values()) if each else 0

@@ -15,7 +15,7 @@ from eindecomp.graph.rewrites.order_contractions import (
     usual_steps,
 )
 from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import MAX_LABELS
 from eindecomp.lang.scalar import Arg
@@ -126,11 +126,8 @@ def _renamed(outer: Merged, factor: ChainFactor, part: Chain) -> tuple[ChainFact
     for each in part.factors:
         for label in each.labels:
             if label not in names:
-                fresh = label
-                while fresh in used:
-                    fresh += "_"
-                names[label] = fresh
-                used.add(fresh)
+                names[label] = unused_label(label, used)
+                used.add(names[label])
     return tuple(
         replace(each, labels=tuple(names[label] for label in each.labels)) for each in part.factors
     )

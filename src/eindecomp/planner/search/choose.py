@@ -64,10 +64,7 @@ class AllAxes:
         if search.memory is not None or search.alike:
             return None
         try:
-            model = MovementModel.of(
-                search.graph, search.price, search.every_choice, search.rules,
-                deadline=search.deadline,
-            )  # fmt: skip
+            model = search.model(search.every_choice)
         except UnsolvedError:
             return None
         bounding = Bounding.begin(model.problem(), search.deadline)
@@ -232,7 +229,7 @@ def _choose_blocks(choosing: Choosing) -> None:
 
 
 def _improve_blocks(choosing: Choosing) -> None:
-    """Blocks again, given all others."""
+    """Choose blocks of axes again, given all others."""
     share = budgets.IMPROVE_SHARE if choosing.is_joint else budgets.IMPROVE_ALONE_SHARE
     _improve(choosing, choosing.search.hurried(share), choosing.sizes)
 
