@@ -203,7 +203,7 @@ def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
 
 
 def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
-    """Warn of such labels; `told` puts before a message where the label stands."""
+    """Warn of such labels; `told` adds to a message where the label stands."""
     pair = lone_labels(op, sizes)
     if pair is None:
         return

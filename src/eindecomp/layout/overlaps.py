@@ -92,7 +92,7 @@ def _volumes(mesh: Mesh, cut: Cut) -> Ints:
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The elements that each device needs and holds already, summed: a table held × needed.
 
-    It is not to be changed: layers of a model ask for the same small tables again and again.
+    Do not change it: equal layers of a model share small tables.
     """
     if len(held) * len(needed) <= _SMALL:
         return _small_overlaps(mesh, tuple(held), tuple(needed))

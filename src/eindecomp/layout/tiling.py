@@ -65,7 +65,7 @@ def device_at(mesh: Mesh, place: list[int]) -> int:
 
 
 def place_along(mesh: Mesh, axes: int, device: int) -> tuple[int, int]:
-    """Which device this is among those that differ from it along these axes only, and of how many.
+    """A device's place among those that differ from it only along these axes, and their number.
 
     They are counted in the order of their numbers.
     """

@@ -50,7 +50,7 @@ def copy_vertex(
 
 
 def rebuilt(graph: Graph, put: Callable[[Vertex, Graph], bool]) -> Graph:
-    """The graph with some vertices replaced: `put` adds what replaces one, and says whether."""
+    """The graph with some vertices replaced: `put` adds what replaces one, if anything does."""
     made = empty_like(graph)
     for vertex in graph.vertices.values():
         if not put(vertex, made):

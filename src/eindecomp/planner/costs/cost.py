@@ -31,7 +31,7 @@ Number = int | float
 class Cost:
     """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    What runs beside computing is no part of them.
+    What runs beside computing does not count.
 
     Attributes:
         join: What reading inputs costs (under the paper's objective, everything that kernels read)
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def total(self) -> Number:
-        """All of it."""
+        """The sum of all parts."""
         return sum(self.of(name) for name in self.join)
 
     def of(self, name: str) -> Number:

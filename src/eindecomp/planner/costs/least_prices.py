@@ -252,7 +252,7 @@ class LeastSeconds:
         return self.price.hides(vertex, choices, items, fetches)
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
-        """As for bytes."""
+        """The same as for bytes."""
         return LeastBytes(self.mesh).held(cuts, item)
 
 

@@ -29,7 +29,7 @@ That is the operations for each element that is read or written: 2·n/3 for matr
 2·w for one of few rows w, about 2 for a vector. Between these, rates are interpolated.
 """
 LOOPS = "loops"
-"""All that is no product."""
+"""Everything that is not a product."""
 FUNCTIONS = "functions"
 """Elementary functions such as `exp`, each of which is many operations."""
 SHAPES = (*INTENSITIES, LOOPS, FUNCTIONS)

@@ -115,7 +115,7 @@ class PriceInBytes:
         return np.zeros(len(choices.assignments), dtype=np.int64)
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
-        """As many of the largest piece as there are devices."""
+        """The largest piece of each cut, times the number of devices."""
         tiles = [prod(largest_side(self.mesh, span) for span in cut) for cut in cuts]
         return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
 
@@ -214,7 +214,7 @@ class PriceInSeconds:
         return self.machine.overlap * self._kernel(vertex, choices, items) / shares
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
-        """As for bytes."""
+        """The same as for bytes."""
         return PriceInBytes(self.mesh).held(cuts, item)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:

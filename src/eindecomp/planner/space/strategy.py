@@ -298,7 +298,7 @@ def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:
 
 
 def _check_names(strategy: Strategy, graph: Graph) -> None:
-    """Whoever writes a strategy field by field means all that it names to be there."""
+    """Refuse names that the graph lacks: who writes a strategy field by field means them all."""
     labels = _labels(graph)
     for label in sorted(_cut_by(strategy)):
         if label not in labels:
