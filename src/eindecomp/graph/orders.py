@@ -18,6 +18,7 @@ from typing import Any, cast
 from eindecomp.graph.work import (
     MOST_OPERANDS,
     halves,
+    kept_labels,
     least_of_subsets,
     least_operations,
     pair_operations,
@@ -85,13 +86,7 @@ class Contraction:
 
     def kept(self, mask: int) -> frozenset[str]:
         """The labels of what a subset of the operands is contracted to."""
-        if mask.bit_count() == 1:
-            return frozenset(self.inputs[mask.bit_length() - 1])
-        within: set[str] = set()
-        needed = set(self.output)
-        for k, labels in enumerate(self.inputs):
-            (within if mask >> k & 1 else needed).update(labels)
-        return frozenset(within & needed)
+        return kept_labels(self.inputs, self.output, mask)
 
     def operations(self, order: Order) -> dict[int, int]:
         """The scalar operations of each vertex of an order, if none is repeated for any tile."""

@@ -14,17 +14,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from eindecomp.layout.mesh import CEIL, Mesh, chunk_ends
+from eindecomp.layout.mesh import CEIL, Ints, Mesh, chunk_ends
 from eindecomp.layout.view import Dim
 
-Ints = NDArray[np.int64]
-
-
 KEPT = 1 << 13  # the most devices for which intervals are cached
-
-
 Axes = tuple[int, ...]
 """Mesh axes by number, outermost first."""
 

@@ -31,10 +31,7 @@ from eindecomp.layout.cut import (
     pieces_by,
     used_axes,
 )
-from eindecomp.layout.mesh import Mesh
-
-Ints = NDArray[np.int64]
-
+from eindecomp.layout.mesh import Ints, Mesh
 
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
@@ -57,7 +54,14 @@ def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
-    volumes = [_sum_of_volumes(mesh, cut) for cut in cuts]
+    volumes: list[int] = []
+    for cut in cuts:
+        if is_plain(cut):
+            # Pieces of a dimension make up the whole of it, and no axis cuts two.
+            whole = prod(span.stop - span.start for span in cut)
+            volumes.append(whole * (mesh.devices // parts_of(mesh, used_axes(cut))))
+        else:
+            volumes.append(int(_volumes(mesh, cut).sum()))
     return np.array(volumes, dtype=np.int64)
 
 
@@ -70,14 +74,6 @@ def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
         for cut in cuts
     ]
     return np.array(largest, dtype=np.int64)
-
-
-def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
-    if not is_plain(cut):
-        return int(_volumes(mesh, cut).sum())
-    # Pieces of a dimension make up the whole of it, and no axis cuts two.
-    whole = prod(span.stop - span.start for span in cut)
-    return whole * (mesh.devices // parts_of(mesh, used_axes(cut)))
 
 
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:

@@ -72,14 +72,12 @@ def minimize_movement(options: Options) -> Chosen:
     may_improve = options.restriction is None and is_open(outcome.cost, outcome.bound)
     if may_improve and first is None:
         outcome = try_named_strategies(search, outcome, deadline)
-    decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
+    views = dict(planned_views(graph))
+    decisions = {name: outcome.decisions[name] for name in views}
     costs = decided_cost(graph, price, decisions, outcome.given)
     if options.solver == "exact" and outcome.bound < costs.total * (1 - budgets.ROUNDING):
         raise unproved(costs.total, outcome.bound)
-    views = dict(planned_views(graph))
-    parts = {
-        name: parts_by_label(views[name], mesh, decision) for name, decision in decisions.items()
-    }
+    parts = {name: parts_by_label(view, mesh, decisions[name]) for name, view in views.items()}
     given, bound, method = outcome.given, outcome.bound, outcome.method
     return Chosen(graph, parts, decisions, given, costs, bound, method)
 

@@ -17,7 +17,7 @@ from eindecomp.errors import ExpressionError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Op, ScatterAdd
 from eindecomp.graph.patterns.attention import find_attention
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like, remove_dead
+from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import is_product
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
@@ -60,20 +60,19 @@ def fuse(graph: Graph) -> Graph:
     Z[i] <- sum 2 * exp(X[i,j])
     output Z
     """
-    fused = empty_like(graph)
     stored = {vertex.name for vertex in graph.outputs}
     stored |= {attention.result for attention in find_attention(graph)} | compared(graph)
-    fusion = _Fusion(graph, fused, graph.users(), _reads(graph), stored)
-    for vertex in graph.vertices.values():
-        if isinstance(vertex.op, EinSum):
-            form = fusion.absorb(vertex, vertex.op)
-            fused.add_einsum(
-                form.output, form.operands, form.join, vertex.op.agg, vertex.name, vertex.sizes
-            )
-        else:
-            copy_vertex(vertex, fused)
-    end_like(graph, fused)
-    return remove_dead(fused)
+    users, reads = graph.users(), _reads(graph)
+
+    def put(vertex: Vertex, fused: Graph) -> bool:
+        op = vertex.op
+        if isinstance(op, EinSum):
+            form = _Fusion(graph, fused, users, reads, stored).absorb(vertex, op)
+            own = (form.output, form.operands, form.join)
+            fused.add_einsum(*own, op.agg, vertex.name, vertex.sizes)
+        return isinstance(op, EinSum)
+
+    return remove_dead(rebuilt(graph, put))
 
 
 @dataclass(frozen=True, slots=True)

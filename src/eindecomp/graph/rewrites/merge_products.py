@@ -14,7 +14,7 @@ from eindecomp.graph.rewrites.order_contractions import (
     join_factors,
     usual_steps,
 )
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
+from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import MAX_LABELS
@@ -80,17 +80,17 @@ def merge_products(graph: Graph, products: dict[str, Merged]) -> Graph:
     output Z
     """
     gone = {name for product in products.values() for name in product.absorbed}
-    merged = empty_like(graph)
-    for name, vertex in graph.vertices.items():
+
+    def put(vertex: Vertex, merged: Graph) -> bool:
+        name = vertex.name
         if name in products:
             chain = products[name].chain
             operands = [(factor.name, factor.labels) for factor in chain.factors]
             join = join_factors(chain.factors, chain.join)
             merged.add_einsum(chain.output, operands, join, chain.agg, name, vertex.sizes)
-        elif name not in gone:
-            copy_vertex(vertex, merged)
-    end_like(graph, merged)
-    return merged
+        return name in products or name in gone
+
+    return rebuilt(graph, put)
 
 
 def _absorb(

@@ -82,21 +82,13 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
-def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
-    """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
-    for size in sizes:
-        outcome, is_settled = improve_blocks(search, outcome, goal, size)
-        if is_settled:
-            break  # smaller blocks would find nothing either
-    return outcome
-
-
 def improve_blocks(
     search: Search, outcome: Outcome, goal: float, size: int, *, searched: bool = False
 ) -> tuple[Outcome, bool]:
-    """The same for blocks of one size, neighbouring axes first, then all other groups.
+    """Choose blocks of axes again until nothing improves, the goal is met or time is up.
 
-    Those too wide for elimination may be `searched`.
+    All are of one size, neighbouring axes first, then all other groups. Those too wide for
+    elimination may be `searched`.
 
     Also returns whether no such block improves the plan, or the goal is met, or time is up; if not,
     a block was too wide to be solved.

@@ -21,7 +21,7 @@ from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,
-    improve,
+    improve_blocks,
     improve_layers,
     start_from_pieces,
     with_equal_layers,
@@ -243,7 +243,12 @@ def _improve_order(choosing: Choosing) -> None:
 def _improve(choosing: Choosing, search: Search, sizes: tuple[int, ...]) -> None:
     assert choosing.best is not None  # noqa: S101 - blocks come before
     search.tell("improve", choosing.cost)
-    choosing.offer(improve(search, choosing.best, goal_of(choosing.bound), sizes))
+    outcome, goal = choosing.best, goal_of(choosing.bound)
+    for size in sizes:
+        outcome, is_settled = improve_blocks(search, outcome, goal, size)
+        if is_settled:
+            break  # smaller blocks would find nothing either
+    choosing.offer(outcome)
 
 
 def _split_all_axes(choosing: Choosing) -> None:

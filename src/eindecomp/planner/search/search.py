@@ -98,13 +98,12 @@ class Search:
         where its pin says, whatever `base` is.
         """
         pinned = self.rules.pinned.get(vertex.name)
-        if isinstance(vertex.op, Input):
-            if pinned is not None:
-                return assignments_of(view, pinned)
-            rows = refined(view.sizes, self.mesh, base, axes)
-            return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
+        is_input = isinstance(vertex.op, Input)
+        if is_input and pinned is not None:
+            return assignments_of(view, pinned)
         loose = vertex.name in self.loose and not self.redundant
-        rows = refined(view.sizes, self.mesh, base, axes, self.redundant or loose)
+        redundant = not is_input and (self.redundant or loose)
+        rows = refined(view.sizes, self.mesh, base, axes, redundant)
         if not loose or not rows or pinned is None:
             return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
         rows = self.nested(vertex, view, rows, axes)

@@ -44,9 +44,8 @@ def pins_of(pin: Pin | None) -> Pins:
     def form(given: int | str | Sequence[str]) -> int | tuple[str, ...]:
         if isinstance(given, str):
             return (given,)
-        return (
-            tuple(given) if isinstance(given, Sequence) else int(given)
-        )  # NumPy's integers included
+        # NumPy's integers included.
+        return tuple(given) if isinstance(given, Sequence) else int(given)
 
     return {
         name: {label: form(given) for label, given in wanted.items()}
