@@ -41,7 +41,8 @@ def public(holder: ModuleType, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def methods(cls: type) -> Iterator[tuple[str, Any]]:
-    for name, found in vars(cls).items():
+    ours = (base for base in cls.__mro__ if base.__module__.startswith("eindecomp."))
+    for name, found in ((name, found) for base in ours for name, found in vars(base).items()):
         function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
         wanted = not name.startswith("_") or name == "__call__"
         if wanted and inspect.isfunction(function):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eindecomp.graph.evaluate import evaluate
 from eindecomp.graph.patterns.attention import Attention, find_attention
-from eindecomp.graph.patterns.terms import Value
+from eindecomp.graph.patterns.terms import TensorExpr
 from eindecomp.graph.text.elaborate import parse
 
 torch: Any = pytest.importorskip("torch")
@@ -84,7 +84,7 @@ def make_case(form: str, dtype: str, seed: int, **sizes: int) -> Case:
             random = torch.from_numpy(rng.standard_normal(vertex.shape))
             arrays[vertex.name] = random.to(getattr(torch, dtype)).double().numpy()
     conditions: dict[str, Any] = {}
-    extra: dict[str, Value] = {}
+    extra: dict[str, TensorExpr] = {}
     if part.mask is not None and part.mask.length is not None:
         extra["length"] = part.mask.length
     elif part.mask is not None and not part.mask.is_causal:

@@ -59,15 +59,16 @@ def to_array(given: object, vertex: Vertex) -> Array:
 
 
 def to_stored(given: Any, vertex: Vertex) -> Any:
-    """As `to_array`, but what is stored elsewhere is left there, to be read by tiles.
+    """Like `to_array`, but what is stored elsewhere stays there, to be read by tiles.
 
-    It has a shape, a dtype, and gives NumPy arrays for slices.
+    Such an array has a shape and a dtype, and gives NumPy arrays for slices.
     """
     if type(given) is np.ndarray and given.dtype is vertex.dtype and given.shape == vertex.shape:
         return given  # as most are, again and again
     what = f"input {vertex}"
     try:
-        stored = hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)
+        is_mapped: bool = isinstance(given, np.memmap)
+        stored = hasattr(given, "chunks") or is_mapped or _only_slices(given)
         shape, dtype = (tuple(given.shape), given.dtype) if stored else ((), None)
     except Exception as error:  # as of a file that was closed
         raise InputError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
@@ -80,7 +81,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
     except TypeError:
         raise InputError(f"{what} has dtype {vertex.dtype}, got {dtype}") from None
     if none.dtype == vertex.dtype:
-        return np.asarray(given) if _is_mapped(given) else given
+        return np.asarray(given) if is_mapped else given
     _convert(none, vertex.dtype, what)  # refuses what would lose information
     return _Converted(given, vertex.shape, vertex.dtype, what)
 
@@ -101,10 +102,6 @@ class _Converted:
 
     def __getitem__(self, where: Any) -> Array:
         return _convert(np.asarray(self.stored[where]), self.dtype, self.what)
-
-
-def _is_mapped(given: object) -> bool:
-    return isinstance(given, np.memmap)
 
 
 def _only_slices(given: Any) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from inspect import currentframe
 from itertools import combinations
 from operator import index
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,11 +19,10 @@ from eindecomp.errors import GraphError, LabelWarning, OperandError, quote, sugg
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex
-from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_args
-from eindecomp.lang.spec import is_ellipsis_label, parse_groups, parse_spec
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, used_args
+from eindecomp.lang.spec import parse_groups, parse_spec
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 Operands = list[tuple[str, Labels]]
@@ -204,7 +203,7 @@ def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
 
 
 def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
-    """Warn of such labels; `told` puts before a message where the label stands."""
+    """Warn of such labels; `told` adds to a message where the label stands."""
     pair = lone_labels(op, sizes)
     if pair is None:
         return
@@ -287,85 +286,3 @@ def reshape_op(spec: str, shape: Shape, sizes: Mapping[str, int], name: str) -> 
     if set(labels) != set(output):
         raise GraphError(f"a reshape keeps its labels: {labels} is not {output}")
     return EinSum((labels,), output, Arg(0))
-
-
-# EinSums
-
-
-class GrowingGraph(Protocol):
-    """What reading a spec needs of the graph to which the EinSum will be added."""
-
-    @property
-    def scalars(self) -> Mapping[str, DType]:
-        """The run-time scalars and their types."""
-        ...
-
-    def __getitem__(self, name: str) -> Vertex: ...
-
-    def add(self, op: Op, inputs: Sequence[str]) -> Vertex:
-        """Add a vertex of any kind."""
-        ...
-
-    def numbers(self, label: str, size: int) -> Vertex:
-        """Add the indices of a label as a tensor."""
-        ...
-
-
-def read_einsum(
-    graph: GrowingGraph, spec: str, names: Sequence[str], join: object, given: Mapping[str, int]
-) -> tuple[Labels, Operands, Expr]:
-    """The output labels, operands and join of an EinSum, adding the tensors that those need."""
-    ranks = tuple(len(graph[name].shape) for name in names)
-    labels, output = parse_spec(spec, ranks)
-    operands = _broadcast(graph, list(zip(names, labels, strict=True)))
-    every = list(dict.fromkeys([*output, *(label for _, own in operands for label in own)]))
-    function = join_of(join, len(names), every, graph.scalars)
-    known: dict[str, int] = {}
-    for tensor, own in operands:
-        known |= graph[tensor].sizes_by(own)
-    for label, size in given.items():
-        if label not in output or known.get(label, size) != size:
-            raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
-    if max(used_args(function), default=0) >= len(operands):
-        function = _with_numbers(graph, function, operands, every, {**known, **given})
-    return output, operands, function
-
-
-def _broadcast(graph: GrowingGraph, operands: Operands) -> Operands:
-    """Drop dimensions of size 1 that an ellipsis stretches over those of other tensors."""
-    sizes: dict[str, int] = {}
-    for name, labels in operands:
-        for label, size in graph[name].sizes_by(labels).items():
-            sizes[label] = max(size, sizes.get(label, 1)) if size != 1 else sizes.get(label, 1)
-    stretched_operands: Operands = []
-    for name, labels in operands:
-        shape = graph[name].shape
-        stretched = [
-            is_ellipsis_label(label) and size == 1 != sizes[label]
-            for label, size in zip(labels, shape, strict=True)
-        ]
-        if any(stretched):
-            kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
-            ranges = tuple(0 if gone else None for gone in stretched)
-            name, labels = graph.add(Slice(kept, ranges), [name]).name, kept
-        stretched_operands.append((name, labels))
-    return stretched_operands
-
-
-def _with_numbers(
-    graph: GrowingGraph,
-    join: Expr,
-    operands: Operands,
-    labels: Sequence[str],
-    sizes: Mapping[str, int],
-) -> Expr:
-    """Add an operand for each label whose number a join reads, after the others."""
-    start = len(operands)
-    place: list[Expr] = [Arg(k) for k in range(start + len(labels))]
-    for k in sorted(k for k in used_args(join) if k >= start):
-        label = labels[k - start]
-        if label not in sizes:
-            raise GraphError(f"label {label!r} is in no input and has no size: give it one")
-        place[k] = Arg(len(operands))
-        operands.append((graph.numbers(label, sizes[label]).name, (label,)))
-    return replace_args(join, place)

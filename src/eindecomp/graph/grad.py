@@ -15,7 +15,7 @@ from eindecomp.errors import GradientError
 from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.differentiate import pullback
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
@@ -72,9 +72,8 @@ def grad(graph: Graph, output: str | Vertex, wrt: str | Vertex | Iterable[str | 
 
 
 def _name(tensor: object) -> str:
-    return (
-        tensor if isinstance(tensor, str) else expect(tensor, Vertex, "a tensor or its name").name
-    )
+    is_vertex = isinstance(tensor, Vertex)
+    return tensor.name if is_vertex else expect(tensor, str, "a tensor or its name")
 
 
 def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
@@ -139,7 +138,7 @@ def _input_adjoints(
         case EinSum() as op:
             return _einsum(graph, vertex, op, adjoint, needed)
         case Gather(table, axis, index, output):
-            row = _new_label("row", {*output, *table})
+            row = unused_label("row", {*output, *table})
             size = {row: graph[vertex.inputs[0]].shape[axis]}
             op = ScatterAdd(output, index, table, axis, row)
             inputs = [adjoint, vertex.inputs[1]]
@@ -153,11 +152,10 @@ def _input_adjoints(
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
         case Slice() as op:
-            padded = _pad(graph, op, adjoint, vertex.inputs[0])
+            [source] = vertex.inputs
+            padded = _pad(graph, op, adjoint, source)
             if padded == adjoint:  # each gradient has a vertex of its own
-                padded = _map(
-                    graph, adjoint, graph[vertex.inputs[0]].labels, Arg(0), vertex.inputs[0]
-                )
+                padded = _map(graph, adjoint, graph[source].labels, Arg(0), source)
             return [(0, padded)]
         case Reshape(before, after, sizes):
             order = dict(sizes)
@@ -248,17 +246,11 @@ def _distinct(labels: Labels, taken: set[str]) -> tuple[Labels, list[tuple[str, 
     output: list[str] = []
     diagonal: list[tuple[str, str]] = []
     for label in labels:
-        new = label if label not in output else _new_label(label, {*taken, *output})
+        new = label if label not in output else unused_label(label, {*taken, *output})
         if new != label:
             diagonal.append((new, label))
         output.append(new)
     return tuple(output), diagonal
-
-
-def _new_label(stem: str, taken: set[str]) -> str:
-    while stem in taken:
-        stem += "_"
-    return stem
 
 
 def _map(graph: Graph, tensor: str, labels: Labels, value: Expr, of: str) -> str:
@@ -289,7 +281,7 @@ def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
     source = graph[name]
     labels: Labels = ()
     for k, label in enumerate(op.input):
-        labels += (label or _new_label(f"at{k}", {*op.output, *labels}),)
+        labels += (label or unused_label(f"at{k}", {*op.output, *labels}),)
     if labels != op.output:
         # Dimensions of which one index was taken come back, of size 1 first.
         ones = dict.fromkeys(labels, 1) | graph[adjoint].sizes_by(op.output)

@@ -1,49 +1,38 @@
-"""`Graph`: a computation as named vertices, and the methods that add them.
-
-A vertex names its inputs, so comparing, hashing and printing a graph walk a flat table and never
-recurse, however deep it is. A graph only grows: a vertex may read vertices that are already there,
-which makes the table's order a topological one.
-"""
+"""`Graph`: a computation as named vertices, and the methods that add them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eindecomp.above import from_above
-from eindecomp.errors import GraphError, naming, suggest
+from eindecomp.errors import GraphError
 from eindecomp.graph.checks import (
-    check_tie,
     expect,
     fill_value,
     gather_op,
+    join_of,
     label_map,
-    monoid_of,
-    read_einsum,
-    register,
     reshape_op,
     scatter_op,
     slice_op,
     warn_of_lone_labels,
 )
-from eindecomp.graph.infer import infer
-from eindecomp.graph.ops import Concat, Fill, Input, Op
-from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.graph.ops import Concat, Fill, Input, Slice
+from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.vertex_table import Tensor, VertexTable
 from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.dtypes import DType
-from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
-from eindecomp.lang.monoid import PROD, SUM, Monoid, declaration
-from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
-from eindecomp.lang.scalar import Arg, Expr, Number
-from eindecomp.lang.spec import parse_spec
+from eindecomp.lang.einsum import Labels
+from eindecomp.lang.monoid import Monoid, declaration
+from eindecomp.lang.names import check_name
+from eindecomp.lang.scalar import Arg, Expr, Number, replace_args, used_args
+from eindecomp.lang.spec import is_ellipsis_label, parse_spec
 
-Tensor = Vertex | str
-"""A vertex of a graph, or its name."""
+Operands = list[tuple[str, Labels]]
 
 
-class Graph:
+class Graph(VertexTable):
     """A computation: inputs, run-time scalars, vertices, outputs, and ties from run to run.
 
     It is equal to another with the same vertices, scalars, outputs and ties, and hashes by them:
@@ -60,102 +49,7 @@ class Graph:
         output Z
     """
 
-    __slots__ = ("_avoid", "_counts", "_monoids", "_outputs", "_scalars", "_ties", "_vertices")
-
-    def __init__(self) -> None:
-        self._vertices: dict[str, Vertex] = {}
-        self._scalars: dict[str, DType] = {}
-        self._monoids: dict[str, Monoid] = {}
-        self._outputs: dict[str, None] = {}
-        self._ties: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
-        self._avoid: Container[str] = ()
-
-    @classmethod
-    def of(
-        cls,
-        vertices: Iterable[Vertex],
-        outputs: Iterable[str],
-        scalars: Mapping[str, DType],
-        avoid: Container[str] = (),
-        ties: Mapping[str, str] | None = None,
-    ) -> Graph:
-        """Build a graph from finished vertices, in topological order.
-
-        Args:
-            vertices: Those of another graph, such as `other.vertices.values()`.
-            outputs: The names of its outputs, such as `["Z"]`.
-            scalars: The run-time scalars and their types, such as `other.scalars`.
-            avoid: Names that `fresh` must not make up, for vertices still to come, such as
-                `{"T_1"}`.
-            ties: The results that inputs are tied to, such as `{"W": "new_W"}`.
-        """
-        graph = cls()
-        graph._avoid = avoid
-        graph._scalars.update(scalars)
-        for vertex in vertices:
-            graph.append(vertex)
-        graph.end(outputs, ties or {})
-        return graph
-
-    # Reading
-
-    @property
-    def vertices(self) -> Mapping[str, Vertex]:
-        """All vertices by name, each after its inputs."""
-        return self._vertices
-
-    @property
-    def inputs(self) -> tuple[Vertex, ...]:
-        """The vertices whose arrays the user gives."""
-        return tuple(v for v in self._vertices.values() if isinstance(v.op, Input))
-
-    @property
-    def outputs(self) -> tuple[Vertex, ...]:
-        """The vertices whose arrays the user gets."""
-        return tuple(map(self._vertices.__getitem__, self._outputs))
-
-    @property
-    def ties(self) -> Mapping[str, str]:
-        """The inputs that are what the last run left of a result, each with that result."""
-        return self._ties
-
-    @property
-    def scalars(self) -> Mapping[str, DType]:
-        """The run-time scalars and their types."""
-        return self._scalars
-
-    @property
-    def monoids(self) -> Mapping[str, Monoid]:
-        """The user's own aggregations that vertices use, by name."""
-        return self._monoids
-
-    def __getitem__(self, name: str) -> Vertex:
-        if name not in self._vertices:
-            raise GraphError(f"the graph has no tensor {name!r}{suggest(name, self._vertices)}")
-        return self._vertices[name]
-
-    def __contains__(self, tensor: object) -> bool:
-        if isinstance(tensor, Vertex):
-            return self._vertices.get(tensor.name) == tensor
-        return tensor in self._vertices
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of all vertices, each after those of its inputs."""
-        return iter(self._vertices)
-
-    def __len__(self) -> int:
-        return len(self._vertices)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Graph):
-            return NotImplemented
-        mine = (self._vertices, list(self._outputs), self._scalars, self._ties)
-        return mine == (other._vertices, list(other._outputs), other._scalars, other._ties)
-
-    def __hash__(self) -> int:
-        more = frozenset(self._scalars.items()), frozenset(self._ties.items())
-        return hash((frozenset(self._vertices.values()), tuple(self._outputs), more))
+    __slots__ = ()
 
     def __str__(self) -> str:
         lines = [write_scalar(name, dtype) for name, dtype in self._scalars.items()]
@@ -187,52 +81,6 @@ class Graph:
     def _repr_html_(self) -> str:
         return from_above("show.notebook").graph_html(self)
 
-    def users(self) -> dict[str, list[str]]:
-        """For every vertex the vertices that read it, each once, in topological order."""
-        readers: dict[str, list[str]] = {name: [] for name in self._vertices}
-        for vertex in self._vertices.values():
-            for name in dict.fromkeys(vertex.inputs):
-                readers[name].append(vertex.name)
-        return readers
-
-    def reads(self) -> dict[str, int]:
-        """How often every vertex is read; one vertex may read it under several lists of labels."""
-        counts = Counter(name for vertex in self._vertices.values() for name in vertex.inputs)
-        return {name: counts[name] for name in self._vertices}
-
-    def label_sizes(self, vertex: Vertex) -> dict[str, int]:
-        """The sizes of all labels of a vertex, those that it aggregates among them.
-
-        Args:
-            vertex: One of this graph, such as `graph["Z"]`.
-        """
-        sizes = vertex.sizes
-        if isinstance(vertex.op, EinSum):
-            for name, labels in zip(vertex.inputs, vertex.op.inputs, strict=True):
-                sizes |= self[name].sizes_by(labels)
-        return sizes
-
-    def fresh(self, stem: str) -> str:
-        """A name that no tensor or scalar has yet: the stem, or it with a number.
-
-        Args:
-            stem: How it begins, such as `"T"`.
-        """
-        name = stem = stem[: MAX_LENGTH - 12]
-        while name in self._vertices or name in self._scalars or name in self._avoid:
-            self._counts[stem] = self._counts.get(stem, 0) + 1
-            name = f"{stem}_{self._counts[stem]}"
-        return name
-
-    def verify(self) -> None:
-        """Check the whole graph again: names, order, shapes, types, outputs."""
-        again = Graph.of(self._vertices.values(), self._outputs, self._scalars, ties=self._ties)
-        for name, other in zip(self._vertices, again._vertices, strict=True):
-            if name != other:
-                raise GraphError(f"vertex {other!r} is listed as {name!r}")
-
-    # Adding
-
     def input(self, name: str, sizes: Mapping[str, int], dtype: object = "float32") -> Vertex:
         """Add a tensor that the user will give.
 
@@ -258,45 +106,6 @@ class Graph:
         self._scalars[name] = dtypes.dtype(dtype)
         return name
 
-    def output(self, *tensors: Tensor) -> None:
-        """Mark tensors as outputs.
-
-        Args:
-            *tensors: Vertices or their names, such as `"Z"`.
-        """
-        for tensor in tensors:
-            name = self._own(tensor)
-            if name in self._outputs:
-                raise GraphError(f"{name!r} is an output already")
-            self._outputs[name] = None
-
-    def tie(self, tensor: Tensor, result: Tensor) -> None:
-        """Say that an input is what the last run left of an output, as weights are in training.
-
-        Both then lie in the same place, so that nothing moves between two runs.
-
-        Args:
-            tensor: The input, such as `"W"`.
-            result: The output that becomes it, such as `"new_W"`.
-        """
-        name, of = (
-            self._own(t) if isinstance(t, Vertex) else expect(t, str, "a tensor or its name")
-            for t in (tensor, result)
-        )
-        check_tie(self._vertices, self._outputs, self._ties, name, of)
-        self._ties[name] = of
-
-    def end(self, outputs: Iterable[str], ties: Mapping[str, str]) -> None:
-        """Mark outputs and tie inputs, as those of another graph that this one is made of.
-
-        Args:
-            outputs: The names of the outputs, such as `["new_W"]`.
-            ties: The results that inputs are tied to, such as `{"W": "new_W"}`.
-        """
-        self.output(*outputs)
-        for name, result in ties.items():
-            self.tie(name, result)
-
     def einsum(
         self,
         spec: str,
@@ -319,43 +128,10 @@ class Graph:
             sizes: Those of output labels that no input has, such as `{"n": 3}`.
         """
         spec = expect(spec, str, "a spec string")
-        read = read_einsum(self, spec, self._ranked(*inputs)[0], join, label_map(sizes or {}))
+        read = _read_einsum(self, spec, self._ranked(*inputs)[0], join, label_map(sizes or {}))
         made = self.add_einsum(*read, agg, name, label_map(sizes or {}))
         warn_of_lone_labels(made.op, self.label_sizes(made), lambda told, _: f"{spec}: {told}")
         return made
-
-    def add_einsum(
-        self,
-        output: Labels,
-        operands: Sequence[tuple[str, Labels]],
-        join: Expr,
-        agg: str | Monoid | None = None,
-        name: str | None = None,
-        sizes: Mapping[str, int] | None = None,
-    ) -> Vertex:
-        """Add an EinSum of parsed parts.
-
-        Args:
-            output: The labels of the result, such as `("i",)`.
-            operands: Names with labels, which `join` reads, such as `[("X", ("i", "j"))]`.
-            join: How they are combined, such as `Arg(0)`.
-            agg: How labels that the result lacks are aggregated, such as `"max"`; by default
-                summed.
-            name: What the result is called, such as `"Z"`.
-            sizes: Those of output labels that no input has, such as `{"n": 3}`.
-        """
-        with naming(name):
-            join, operands = canonical_inputs(join, operands)
-            labels = tuple(labels for _, labels in operands)
-            names = [operand for operand, _ in operands]
-            monoid = monoid_of(agg, self._monoids)
-            if {label for part in labels for label in part} <= set(output) and monoid.is_plain:
-                op = make_einsum(labels, output, join, None)
-                # Even with nothing to aggregate, a sum that is asked for counts truth values.
-                counts = agg is not None and monoid in (SUM, PROD)
-                if not counts or self._infer(op, names, sizes)[1] != dtypes.BOOL:
-                    monoid = None
-            return self.add(make_einsum(labels, output, join, monoid), names, name, sizes)
 
     def fill(
         self, sizes: Mapping[str, int], value: str | Expr | Number, name: str | None = None
@@ -453,78 +229,66 @@ class Graph:
         op = reshape_op(spec, self[own].shape, label_map(sizes or {}), own)
         return self.add(op, [own], name)
 
-    def add(
-        self,
-        op: Op,
-        inputs: Sequence[str],
-        name: str | None = None,
-        sizes: Mapping[str, int] | None = None,
-    ) -> Vertex:
-        """Add a vertex of any kind, finding its shape and type.
-
-        Args:
-            op: What makes it, such as an `ed.EinSum`.
-            inputs: The names of what it reads, such as `["X"]`.
-            name: What it is called, such as `"Z"`; by default a fresh name.
-            sizes: Those of labels that no input has, such as `{"n": 3}`.
-        """
-        with naming(name):
-            shape, dtype = self._infer(op, inputs, sizes)
-            name = self.fresh("T") if name is None else name
-            return self._store(Vertex(name, op, tuple(inputs), shape, dtype))
-
-    def append(self, vertex: Vertex) -> Vertex:
-        """Add a finished vertex, after checking it against its inputs.
-
-        Args:
-            vertex: One of another graph, such as `other["Z"]`.
-        """
-        for name in vertex.inputs:
-            if name not in self._vertices:
-                raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
-        if not isinstance(vertex.op, Input):
-            with naming(vertex.name):
-                made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
-            if made != (vertex.shape, vertex.dtype):
-                raise GraphError(
-                    f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs "
-                    f"make it {made[0]} and {made[1]}"
-                )
-        return self._store(vertex)
-
-    def _store(self, vertex: Vertex) -> Vertex:
-        if vertex.name in self._vertices or vertex.name in self._scalars:
-            what = "by another statement or by a vertex of a macro"
-            raise GraphError(f"the name {vertex.name!r} is taken, {what}")
-        if isinstance(vertex.op, EinSum) and vertex.op.agg is not None:
-            register(vertex.op.agg, self._monoids)
-        self._vertices[vertex.name] = vertex
-        return vertex
-
-    def _infer(
-        self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None
-    ) -> tuple[Shape, DType]:
-        return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
-
-    def numbers(self, label: str, size: int, name: str | None = None) -> Vertex:
-        """Add the numbers of a label, 0 to its size: what it stands for as a value in a join.
-
-        Args:
-            label: Which label, such as `"t"`.
-            size: How many numbers, such as `8`.
-            name: What the result is called, such as `"T"`.
-        """
-        own = f"{label}_" if label in CONSTANTS else label
-        return self.add(Fill((own,), Arg(0)), [], name or self.fresh(f"T_{label}"), {own: size})
-
     def _ranked(self, *inputs: Tensor) -> tuple[list[str], tuple[int, ...]]:
         names = [self._own(tensor) for tensor in inputs]
         return names, tuple(len(self[name].shape) for name in names)
 
-    def _own(self, tensor: Tensor) -> str:
-        if isinstance(tensor, str):
-            return self[tensor].name
-        expect(tensor, Vertex, "a tensor or its name")
-        if self._vertices.get(tensor.name) != tensor:
-            raise GraphError(f"tensor {tensor.name!r} belongs to another graph")
-        return tensor.name
+
+def _read_einsum(
+    graph: Graph, spec: str, names: Sequence[str], join: object, given: Mapping[str, int]
+) -> tuple[Labels, Operands, Expr]:
+    """The output labels, operands and join of an EinSum, adding the tensors that those need."""
+    ranks = tuple(len(graph[name].shape) for name in names)
+    labels, output = parse_spec(spec, ranks)
+    operands = _broadcast(graph, list(zip(names, labels, strict=True)))
+    every = list(dict.fromkeys([*output, *(label for _, own in operands for label in own)]))
+    function = join_of(join, len(names), every, graph.scalars)
+    known: dict[str, int] = {}
+    for tensor, own in operands:
+        known |= graph[tensor].sizes_by(own)
+    for label, size in given.items():
+        if label not in output or known.get(label, size) != size:
+            raise GraphError(f"size {size} of label {label!r} does not fit {spec!r}")
+    if max(used_args(function), default=0) >= len(operands):
+        function = _with_numbers(graph, function, operands, every, {**known, **given})
+    return output, operands, function
+
+
+def _broadcast(graph: Graph, operands: Operands) -> Operands:
+    """Drop dimensions of size 1 that an ellipsis stretches over those of other tensors."""
+    sizes: dict[str, int] = {}
+    for name, labels in operands:
+        for label, size in graph[name].sizes_by(labels).items():
+            sizes[label] = max(size, sizes.get(label, 1)) if size != 1 else sizes.get(label, 1)
+    stretched_operands: Operands = []
+    for name, labels in operands:
+        shape = graph[name].shape
+        stretched = [
+            is_ellipsis_label(label) and size == 1 != sizes[label]
+            for label, size in zip(labels, shape, strict=True)
+        ]
+        if any(stretched):
+            kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
+            ranges = tuple(0 if gone else None for gone in stretched)
+            name, labels = graph.add(Slice(kept, ranges), [name]).name, kept
+        stretched_operands.append((name, labels))
+    return stretched_operands
+
+
+def _with_numbers(
+    graph: Graph,
+    join: Expr,
+    operands: Operands,
+    labels: Sequence[str],
+    sizes: Mapping[str, int],
+) -> Expr:
+    """Add an operand for each label whose number a join reads, after the others."""
+    start = len(operands)
+    place: list[Expr] = [Arg(k) for k in range(start + len(labels))]
+    for k in sorted(k for k in used_args(join) if k >= start):
+        label = labels[k - start]
+        if label not in sizes:
+            raise GraphError(f"label {label!r} is in no input and has no size: give it one")
+        place[k] = Arg(len(operands))
+        operands.append((graph.numbers(label, sizes[label]).name, (label,)))
+    return replace_args(join, place)

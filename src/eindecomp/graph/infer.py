@@ -9,7 +9,7 @@ from math import prod
 
 from eindecomp.errors import GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
-from eindecomp.graph.vertex import Shape, Vertex, check_shape, show
+from eindecomp.graph.vertex import Shape, Vertex, show
 from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid
@@ -47,23 +47,21 @@ def infer(
         raise GraphError(f"this {type(op).__name__} has {count} inputs, got {len(operands)}")
     match op:
         case EinSum():
-            shape_and_type = _einsum(op, operands, sizes, scalars)
+            return _einsum(op, operands, sizes, scalars)
         case Fill():
-            shape_and_type = _fill(op, sizes, scalars)
+            return _fill(op, sizes, scalars)
         case Gather():
-            shape_and_type = _gather(op, operands)
+            return _gather(op, operands)
         case ScatterAdd():
-            shape_and_type = _scatter_add(op, operands, sizes)
+            return _scatter_add(op, operands, sizes)
         case Concat():
-            shape_and_type = _concat(op, operands)
+            return _concat(op, operands)
         case Slice():
-            shape_and_type = _slice(op, operands)
+            return _slice(op, operands)
         case Reshape():
-            shape_and_type = _reshape(op, operands)
+            return _reshape(op, operands)
         case Input():
             raise GraphError("an input has the shape it is declared with")
-    check_shape(shape_and_type[0])
-    return shape_and_type
 
 
 def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[str, int]:

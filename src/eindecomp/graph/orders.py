@@ -18,6 +18,7 @@ from typing import Any, cast
 from eindecomp.graph.work import (
     MOST_OPERANDS,
     halves,
+    kept_labels,
     least_of_subsets,
     least_operations,
     pair_operations,
@@ -85,13 +86,7 @@ class Contraction:
 
     def kept(self, mask: int) -> frozenset[str]:
         """The labels of what a subset of the operands is contracted to."""
-        if mask.bit_count() == 1:
-            return frozenset(self.inputs[mask.bit_length() - 1])
-        within: set[str] = set()
-        needed = set(self.output)
-        for k, labels in enumerate(self.inputs):
-            (within if mask >> k & 1 else needed).update(labels)
-        return frozenset(within & needed)
+        return kept_labels(self.inputs, self.output, mask)
 
     def operations(self, order: Order) -> dict[int, int]:
         """The scalar operations of each vertex of an order, if none is repeated for any tile."""
@@ -140,7 +135,7 @@ class Contraction:
         count = len(self.inputs)
         if count <= MOST_OPERANDS:
             return self._least[(1 << count) - 1]
-        return min(self.work(order) for order in self.found)
+        return min(self.work(order) for order in self.opt_einsum_orders)
 
     @property
     def cheapest(self) -> Order:
@@ -149,7 +144,7 @@ class Contraction:
         return order
 
     @cached_property
-    def found(self) -> tuple[Order, ...]:
+    def opt_einsum_orders(self) -> tuple[Order, ...]:
         """The pairwise orders that opt_einsum finds in different ways, each once."""
         count = len(self.inputs)
         ways = ("auto", "greedy", "dp", "branch-2") if count <= 2 * MOST_OPERANDS else ("greedy",)
@@ -160,14 +155,14 @@ class Contraction:
         """All orders whose operations are at most `limit`; None if there are more than `most`."""
         if len(self.inputs) > MOST_OPERANDS:
             return None
-        found: dict[Order, None] = {}
+        orders: dict[Order, None] = {}
         for _, pairs in self._pairwise((1 << len(self.inputs)) - 1, limit):
             for order in coarser(pairs):
-                if order == pairs or order in found or self.paired or self.work(order) <= limit:
-                    found[order] = None
-            if len(found) > most:
+                if order == pairs or order in orders or self.paired or self.work(order) <= limit:
+                    orders[order] = None
+            if len(orders) > most:
                 return None
-        return list(found)
+        return list(orders)
 
     def _pairwise(self, mask: int, limit: float) -> Iterator[tuple[int, Order]]:
         """The pairwise orders of a subset that stay within a limit, with their operations."""
@@ -217,7 +212,7 @@ class Contraction:
         if len(self.inputs) > MOST_PERMUTED:
             return []
         twice = any(len(set(labels)) < len(labels) for labels in self.inputs)
-        found: list[list[int]] = []
+        tables: list[list[int]] = []
         for order in permutations(range(len(self.inputs))):
             if not twice and all(kinds[k] == kinds[to] for k, to in enumerate(order)):
                 table = [0] * (1 << len(order))
@@ -225,8 +220,8 @@ class Contraction:
                     rest = mask & (mask - 1)
                     table[mask] = table[rest] | 1 << order[(mask ^ rest).bit_length() - 1]
                 if self._labels_by_use(None, fixed) == self._labels_by_use(table, fixed):
-                    found.append(table)
-        return found
+                    tables.append(table)
+        return tables
 
     def _labels_by_use(self, table: list[int] | None, fixed: bool) -> list[tuple[object, ...]]:
         """For each label its size, the operands that have it, and whether the result has it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -35,6 +35,13 @@ def check_shape(shape: Shape) -> None:
 def show(name: str, labels: Sequence[str]) -> str:
     """A tensor with its labels, as in the text syntax."""
     return f"{name}[{','.join(labels)}]"
+
+
+def unused_label(stem: str, taken: Container[str]) -> str:
+    """The stem, with as many underscores after it as make it a label that is not taken."""
+    while stem in taken:
+        stem += "_"
+    return stem
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -62,9 +62,9 @@ def operations(graph: Graph, vertex: Vertex) -> int:
     return tile_operations(vertex.op, sizes)
 
 
-def is_fused(op: Op) -> bool:
-    """Whether a vertex contracts more than two tensors at once, pair by pair inside each tile."""
-    return isinstance(op, EinSum) and op.is_contraction and 2 < len(op.inputs) <= MOST_OPERANDS
+def is_product(op: Op | None) -> bool:
+    """Whether a vertex, if it is one, multiplies tensors and sums: fast matrix products do that."""
+    return isinstance(op, EinSum) and op.is_contraction and len(op.inputs) > 1
 
 
 def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
@@ -80,8 +80,8 @@ def tile_operations(op: Op, sizes: Mapping[str, Any]) -> Any:
     >>> tile_operations(chain, {"i": 2, "j": 5, "k": 5, "l": 5})  # 2·2·5·5 + 2·2·5·5
     200
     """
-    if is_fused(op):
-        assert isinstance(op, EinSum)  # noqa: S101 - for the type checker
+    # More than two tensors at once are contracted pair by pair inside each tile.
+    if isinstance(op, EinSum) and op.is_contraction and 2 < len(op.inputs) <= MOST_OPERANDS:
         return least_operations(op.inputs, op.output, dict.fromkeys(op.labels, 0) | dict(sizes))
     each = operations_per_point(op)
     return each * prod(sizes.values()) if each else 0
@@ -138,7 +138,7 @@ def least_of_subsets(
     inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, Any]
 ) -> dict[int, Any]:
     """The same for every subset of the tensors, given as a bit mask."""
-    labels = labels_of_subsets(inputs, output)
+    labels = [kept_labels(inputs, output, mask) for mask in range(1 << len(inputs))]
     least: dict[int, Any] = {1 << k: 0 for k in range(len(inputs))}
     for mask in range(1, 1 << len(inputs)):
         best: Any = None
@@ -157,19 +157,15 @@ def least_of_subsets(
     return least
 
 
-def labels_of_subsets(inputs: Sequence[Labels], output: Labels) -> list[frozenset[str]]:
-    """For every subset of the tensors, as a bit mask, the labels that its product must keep."""
-    count = len(inputs)
-    within: list[frozenset[str]] = [frozenset()]
-    for mask in range(1, 1 << count):
-        rest = mask & (mask - 1)
-        within.append(within[rest].union(inputs[(mask ^ rest).bit_length() - 1]))
-    everything = (1 << count) - 1
-    kept = frozenset(output)
-    labels = [within[mask] & (within[everything ^ mask] | kept) for mask in range(1 << count)]
-    for k, own in enumerate(inputs):
-        labels[1 << k] = frozenset(own)  # a tensor by itself has not been summed yet
-    return labels
+def kept_labels(inputs: Sequence[Labels], output: Labels, mask: int) -> frozenset[str]:
+    """The labels that the product of a subset of the tensors, given as a bit mask, must keep."""
+    if mask.bit_count() == 1:
+        return frozenset(inputs[mask.bit_length() - 1])  # by itself, it has not been summed yet
+    within: set[str] = set()
+    needed = set(output)
+    for k, labels in enumerate(inputs):
+        (within if mask >> k & 1 else needed).update(labels)
+    return frozenset(within & needed)
 
 
 def pair_operations(

@@ -14,17 +14,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from eindecomp.layout.mesh import CEIL, Mesh, chunk_ends
+from eindecomp.layout.mesh import CEIL, Ints, Mesh, chunk_ends
 from eindecomp.layout.view import Dim
 
-Ints = NDArray[np.int64]
-
-
 KEPT = 1 << 13  # the most devices for which intervals are cached
-
-
 Axes = tuple[int, ...]
 """Mesh axes by number, outermost first."""
 
@@ -151,14 +145,14 @@ def outer_cut(cut: Cut, axes: int) -> Cut:
 def nests_outward(cut: Cut, axes: int) -> bool:
     """Whether, in each dimension, this many outer axes of the mesh nest outside all others.
 
-    Then `outer_cut` is what devices hold together that differ along the other axes only.
+    Then `outer_cut` is what devices hold together that have equal coordinates along those.
     """
     inner = ([a >= axes for a in span.axes] for span in cut)
     return all(flags == sorted(flags) for flags in inner)
 
 
 def intervals_within(mesh: Mesh, span: Span, axes: int) -> list[tuple[Ints, Ints]]:
-    """What devices hold together that differ along all but this many outer axes only.
+    """What devices hold together that have equal coordinates along this many outer axes.
 
     For every device a list of disjoint intervals: where each begins and ends.
     """

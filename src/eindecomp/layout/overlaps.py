@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +31,7 @@ from eindecomp.layout.cut import (
     pieces_by,
     used_axes,
 )
-from eindecomp.layout.mesh import Mesh
-
-Ints = NDArray[np.int64]
-
+from eindecomp.layout.mesh import Ints, Mesh
 
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
@@ -58,7 +54,14 @@ def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
-    volumes = [_sum_of_volumes(mesh, cut) for cut in cuts]
+    volumes: list[int] = []
+    for cut in cuts:
+        if is_plain(cut):
+            # Pieces of a dimension make up the whole of it, and no axis cuts two.
+            whole = prod(span.stop - span.start for span in cut)
+            volumes.append(whole * (mesh.devices // parts_of(mesh, used_axes(cut))))
+        else:
+            volumes.append(int(_volumes(mesh, cut).sum()))
     return np.array(volumes, dtype=np.int64)
 
 
@@ -73,14 +76,6 @@ def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     return np.array(largest, dtype=np.int64)
 
 
-def _sum_of_volumes(mesh: Mesh, cut: Cut) -> int:
-    if not is_plain(cut):
-        return int(_volumes(mesh, cut).sum())
-    # Pieces of a dimension make up the whole of it, and no axis cuts two.
-    whole = prod(span.stop - span.start for span in cut)
-    return whole * (mesh.devices // parts_of(mesh, used_axes(cut)))
-
-
 def _volumes(mesh: Mesh, cut: Cut) -> Ints:
     """The elements of a cut on every device."""
     volumes = np.ones(mesh.devices, dtype=np.int64)
@@ -93,7 +88,7 @@ def _volumes(mesh: Mesh, cut: Cut) -> Ints:
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The elements that each device needs and holds already, summed: a table held × needed.
 
-    It is not to be changed: layers of a model ask for the same small tables again and again.
+    Do not change it: equal layers of a model share small tables.
     """
     if len(held) * len(needed) <= _SMALL:
         return _small_overlaps(mesh, tuple(held), tuple(needed))
@@ -173,54 +168,31 @@ def _shared(
     if len(held) * len(needed) * mesh.devices > _MOST:
         layouts = f"{len(held)} × {len(needed)} layouts on {mesh.devices} devices"
         raise UnsolvedError(f"{layouts} are too many to compare")
-    sides = [
-        _side(mesh, ours, theirs)
-        for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True)
-    ]
+    # For each dimension the ends of distinct spans, and which of them each cut has.
+    sides: list[tuple[tuple[Ints, Ints], tuple[Ints, Ints], Ints, Ints]] = []
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        (own, of_held), (other, of_needed) = _distinct(ours), _distinct(theirs)
+        sides.append((_ends(mesh, own), _ends(mesh, other), of_held, of_needed))
     step = max(1, min(mesh.devices, _CELLS // len(needed)))
     rows = max(1, _CELLS // (len(needed) * step))
     for first in range(0, mesh.devices, step):
         some = slice(first, min(first + step, mesh.devices))
-        shared = [side.shared(some) for side in sides]
+        shared: list[Ints] = []
         wanted = np.ones((len(needed), some.stop - first), dtype=np.int64)
-        for side in sides:
-            wanted *= side.size(some)[side.of_needed]
+        for ours, theirs, _, of_needed in sides:
+            low, high, low2, high2 = (end[:, some] for end in (*ours, *theirs))
+            both = np.minimum(high[:, None], high2[None]) - np.maximum(low[:, None], low2[None])
+            shared.append(np.maximum(both, 0))
+            wanted *= (high2 - low2)[of_needed]
         for at in range(0, len(held), rows):
             part = slice(at, min(at + rows, len(held)))
             total: Ints | None = None
-            for side, both in zip(sides, shared, strict=True):
-                own = both[side.of_held[part, None], side.of_needed[None]]
+            for (_, _, of_held, of_needed), both in zip(sides, shared, strict=True):
+                own = both[of_held[part, None], of_needed[None]]
                 total = own if total is None else np.multiply(total, own, out=total)
             if total is None:
                 total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
             yield part, total, wanted[None]
-
-
-class _Side(NamedTuple):
-    """One dimension: the ends of distinct spans, and which of them each cut has."""
-
-    held: tuple[Ints, Ints]
-    needed: tuple[Ints, Ints]
-    of_held: Ints
-    of_needed: Ints
-
-    def shared(self, devices: slice) -> Ints:
-        """How much of the needed spans the held ones have, on some devices."""
-        (low, high), (low2, high2) = self.held, self.needed
-        low, high, low2, high2 = (end[:, devices] for end in (low, high, low2, high2))
-        both = np.minimum(high[:, None], high2[None]) - np.maximum(low[:, None], low2[None])
-        return np.maximum(both, 0)
-
-    def size(self, devices: slice) -> Ints:
-        """How long the needed spans are."""
-        low, high = self.needed
-        return high[:, devices] - low[:, devices]
-
-
-def _side(mesh: Mesh, held: Sequence[Span], needed: Sequence[Span]) -> _Side:
-    ours, of_held = _distinct(held)
-    theirs, of_needed = _distinct(needed)
-    return _Side(_ends(mesh, ours), _ends(mesh, theirs), of_held, of_needed)
 
 
 def _ends(mesh: Mesh, spans: Sequence[Span]) -> tuple[Ints, Ints]:
@@ -246,7 +218,10 @@ def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> 
     different sizes stand for the same digit.
     """
     ours, theirs = _digits(mesh, held), _digits(mesh, needed)
-    if ours is None or theirs is None or not _agree(mesh, ours, theirs):
+    if ours is None or theirs is None:
+        return None
+    sizes = np.array([*mesh.sizes, 0], dtype=np.int64)[np.concatenate([ours, theirs])]
+    if ((sizes > 0) & (sizes != sizes.max(axis=0, initial=0))).any():  # -1 is the last
         return None
     for spans in zip(*held, *needed, strict=True):
         if len({(span.start, span.stop) for span in spans}) > 1:
@@ -275,15 +250,6 @@ def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
         for d, span in enumerate(cut):
             digits[i, d, : len(span.axes)] = span.axes
     return digits
-
-
-def _agree(mesh: Mesh, ours: Ints, theirs: Ints) -> bool:
-    """Whether axes that stand for the same digit have the same size."""
-    sizes = np.array([*mesh.sizes, 0], dtype=np.int64)  # -1 is the last
-    both = np.concatenate([ours, theirs])
-    there = both >= 0
-    most = sizes[both].max(axis=0, initial=0)
-    return bool((~there | (sizes[both] == most[None])).all())
 
 
 def _devices(mesh: Mesh, ours: Ints, theirs: Ints) -> Ints:

@@ -49,11 +49,11 @@ class Tiling:
 
 def coordinates(mesh: Mesh, device: int) -> list[int]:
     """The coordinates of a device, outermost axis first."""
-    found: list[int] = []
+    places: list[int] = []
     for size in reversed(mesh.sizes):
         device, place = divmod(device, size)
-        found.append(place)
-    return found[::-1]
+        places.append(place)
+    return places[::-1]
 
 
 def device_at(mesh: Mesh, place: list[int]) -> int:
@@ -65,7 +65,7 @@ def device_at(mesh: Mesh, place: list[int]) -> int:
 
 
 def place_along(mesh: Mesh, axes: int, device: int) -> tuple[int, int]:
-    """Which device this is among those that differ from it along these axes only, and of how many.
+    """A device's place among those that differ from it only along these axes, and their number.
 
     They are counted in the order of their numbers.
     """

@@ -98,7 +98,7 @@ class Verified:
 
     @property
     def matches(self) -> bool:
-        """Whether that is what was planned."""
+        """Whether collectives move what was planned."""
         return self.planned == self.counted and not self.reason
 
     @property
@@ -118,8 +118,8 @@ class Verification:
             mesh, such as `{"dp": 2}`.
 
     Examples:
-        >>> found = Verification((Verified("Z", 64, 64, "1 all-gather"),))
-        >>> found.matches, found.counted
+        >>> moved = Verification((Verified("Z", 64, 64, "1 all-gather"),))
+        >>> moved.matches, moved.counted
         (True, 64)
     """
 
@@ -138,7 +138,7 @@ class Verification:
 
     @property
     def matches(self) -> bool:
-        """Whether they agree to the byte, for every vertex."""
+        """Whether both agree to the byte, for every vertex."""
         return all(row.matches for row in self.rows)
 
     def __str__(self) -> str:

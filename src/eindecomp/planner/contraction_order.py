@@ -1,10 +1,10 @@
 """Chooses the order of contractions together with the plan.
 
-The usual order is planned first, unless the one that stores the least promises less. Of every other
-one a lower bound is found by numbers of pieces alone; those whose bound is below the best cost so
-far are planned, the most promising ones first.
-The bound of the whole is the least of all bounds. Where orders are too many to consider all
-of them, one contraction is ordered anew at a time, until that does not help any more.
+The usual order is planned first, unless the one that stores the least promises less. Every other
+order gets a lower bound, by numbers of pieces alone; those whose bound is below the best cost so
+far are planned, the most promising ones first. The bound of the whole is the least of all bounds.
+Where there are too many orders to consider, one contraction at a time is ordered anew, until that
+no longer helps.
 """
 
 from __future__ import annotations
@@ -26,45 +26,35 @@ from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg
 from eindecomp.layout.view import view_of
 from eindecomp.planner import budgets
-from eindecomp.planner.minimize_movement import minimize_movement, relaxed_bound
+from eindecomp.planner.minimize_movement import minimize_movement, relaxed_plan
 from eindecomp.planner.options import Chosen, Options, Orders, check_countable, unproved
 from eindecomp.planner.space.viable import WorkLimit, viable_parts
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.run import Progress
 
-State = tuple["Order", ...]
+State = tuple[Order, ...]
 """An order for each contraction."""
 
 
-@dataclass(frozen=True)
-class Ordered:
-    """The graph in the order that was chosen, its plan, and among how many orders it was."""
-
-    graph: Graph
-    chosen: Chosen
-    orders: Orders | None = None
-
-
-def minimize_with_order(graph: Graph, options: Options, work: float) -> Ordered:
-    """The best plan over all orders of contractions within the limit on work.
+def minimize_with_order(graph: Graph, options: Options, work: float | None) -> Chosen:
+    """The best plan over all orders of contractions within the limit on work; None keeps the usual.
 
     `graph` is the graph as written; that of the options is its usual rewritten form.
     """
-    if len(options.graph.vertices) > budgets.ORDERED_VERTICES:
-        return Ordered(options.graph, minimize_movement(options))
+    if work is None or len(options.graph.vertices) > budgets.ORDERED_VERTICES:
+        return minimize_movement(options)
     limit = inf if options.objective == "time" else work
     rules = options.rules
     keep = {*rules.pinned, *rules.tie, *rules.tie.values()}
     contractions = Contractions.of(graph, options.graph, keep, limit)
     if not contractions.orderings:
-        return Ordered(options.graph, minimize_movement(options))
+        return minimize_movement(options)
     search = _OrderSearch(options, contractions)
     best = search.run()
-    bound = min(min(search.bounds.values()), best.chosen.costs.total)
-    best = replace(best, chosen=replace(best.chosen, bound=bound))
-    if options.solver == "exact" and bound < best.chosen.costs.total * (1 - budgets.SUM_ROUNDING):
-        raise unproved(best.chosen.costs.total, bound)
-    return best
+    bound = min(*search.bounds.values(), best.costs.total)
+    if options.solver == "exact" and bound < best.costs.total * (1 - budgets.SUM_ROUNDING):
+        raise unproved(best.costs.total, bound)
+    return replace(best, bound=bound)
 
 
 @dataclass
@@ -90,7 +80,7 @@ class _OrderSearch:
         """The cost of the best plan so far."""
         return inf if self.best is None else self.best[2].costs.total
 
-    def run(self) -> Ordered:
+    def run(self) -> Chosen:
         """Plan the usual order, then others that may be better."""
         orders, first = self.contractions, self.usual
         several = orders.different > 1
@@ -120,23 +110,21 @@ class _OrderSearch:
                 f"no order of contractions could be planned on {self.options.mesh.devices} devices "
                 f"within {limit:g} s: give a longer time_limit, or rewrite=False"
             )
-        return self._ordered(*self.best, complete=complete)
+        return self._ordered(*self.best, complete)
 
     def _leading(self, first: State) -> State:
-        """What to plan first: the usual order, or that which stores the least if it promises less.
+        """What to plan first: the usual order, or the one that stores least if it promises less.
 
-        Where a sum was written as one vertex, the usual order is but a guess, on which a search can
-        spend all its time.
+        Where a sum was written as one vertex, the usual order is only a guess, on which a search
+        can spend all its time.
         """
         limit = min(budgets.BOUND_TIME, budgets.LOOK_SHARE * self.options.time_limit)
         least = self.contractions.states()[0]
         asked = [self._options(state, limit) for state in (first, least)]
-        usual, other = (inf if each is None else relaxed_bound(each) for each in asked)
+        usual, other = (inf if each is None else relaxed_plan(each).bound for each in asked)
         return least if other < usual else first
 
-    def _ordered(
-        self, state: State, options: Options, chosen: Chosen, *, complete: bool
-    ) -> Ordered:
+    def _ordered(self, state: State, options: Options, chosen: Chosen, complete: bool) -> Chosen:
         """The best plan, chosen among the orders about which no less is known than about its own.
 
         An order that could not be bounded as well in the time there is does not count.
@@ -146,11 +134,11 @@ class _OrderSearch:
         complete = complete and len(kept) == len(self.bounds)
         self.bounds = kept
         # As far as files can count.
-        every = min(prod(each.count for each in self.contractions.orderings), _COUNTABLE)
-        count = every if complete else len(self.bounds)
+        every = min(prod(each.count for each in self.contractions.orderings), 2**53)
+        count = every if complete else len(kept)
         limit = options.restriction
         most: Mapping[str, float] = limit.most if isinstance(limit, WorkLimit) else {}
-        return Ordered(options.graph, chosen, Orders(count, complete, most))
+        return replace(chosen, orders=Orders(count, complete, most))
 
     def _consider(self, states: Iterable[State]) -> bool:
         """Plan the states whose bound is below the best cost, from the lowest bound up.
@@ -171,7 +159,7 @@ class _OrderSearch:
                     break
                 options = self._options(state, max(left, budgets.BOUND_TIME))
                 if options is not None:
-                    self.bounds[state] = relaxed_bound(options)
+                    self.bounds[state] = relaxed_plan(options).bound
                     bounded.append((self.bounds[state], state, options))
                 count += 1
             waiting = waiting[count:]
@@ -218,7 +206,7 @@ class _OrderSearch:
                 )
 
     def _may_be_better(self, state: State, bound: float) -> bool:
-        """Whether a state is chosen if it costs no more than its bound: the usual one on a tie."""
+        """Whether a plan that costs this would be chosen; on a tie, that of the usual order is."""
         if self.best is None:
             return True
         margin = budgets.SUM_ROUNDING * abs(self.cost)
@@ -263,9 +251,6 @@ class _OrderSearch:
             self.best = state, options, chosen
 
 
-_COUNTABLE = 2**53
-
-
 @dataclass(frozen=True)
 class Ordering:
     """One contraction of a graph: how it is written, and the orders that it may take."""
@@ -277,10 +262,10 @@ class Ordering:
     limit: float
     """The most operations that an order may take."""
     orders: tuple[Order, ...]
-    """Of those that differ by equal operands alone one each: first the usual one, if it is within
-    the limit, then those that store the least between operands and result."""
+    """Of orders that differ only by equal operands, one: the usual one first, if it is within the
+    limit, then those that store the least between operands and result."""
     count: int
-    """How many orders there are, those among them that differ by equal operands alone."""
+    """How many orders there are, with those that differ only by equal operands."""
     complete: bool
     """Whether these are all orders within the limit."""
 
@@ -295,9 +280,9 @@ class Ordering:
         return tuple(map(tuple, labels)), output, sizes, own.paired, self.written
 
     def limits(self, order: Order) -> dict[int, float]:
-        """The most operations of each vertex that may repeat some: all stay within the limit.
+        """The most operations of each fused vertex, which may repeat some, within the limit.
 
-        What others leave is divided among them in proportion to what they take at least.
+        What other vertices leave is divided among them in proportion to the least that they take.
         """
         if self.limit == inf:
             return {}
@@ -321,7 +306,7 @@ class Contractions:
 
     @classmethod
     def of(cls, graph: Graph, written: Graph, keep: Collection[str], work: float) -> Contractions:
-        """Those of a graph within a limit on work; `keep` are tensors with a home of their own."""
+        """What a graph contracts, within a limit on work; `keep` are tensors with an own home."""
         small = len(graph.vertices) - len(graph.inputs) <= budgets.MERGED_VERTICES
         has_products = any(
             isinstance(v.op, EinSum) and v.op.agg is not None and len(v.inputs) > 2
@@ -338,13 +323,13 @@ class Contractions:
 
     @property
     def different(self) -> int:
-        """In how many ways all orders can be chosen, but for those that equal operands exchange."""
+        """The number of combinations of orders; those that equal operands exchange count once."""
         return prod(len(ordering.orders) for ordering in self.orderings)
 
-    def states(self) -> list[tuple[Order, ...]]:
+    def states(self) -> list[State]:
         """All combinations of orders, those that store the least first."""
 
-        def stored(state: tuple[Order, ...]) -> int:
+        def stored(state: State) -> int:
             named = zip(self.orderings, state, strict=True)
             return sum(ordering.contraction.stored(order) for ordering, order in named)
 
@@ -386,7 +371,8 @@ def _ordering(
     listed = contraction.within(limit, budgets.ORDERS)
     complete = listed is not None
     if listed is None:
-        listed = [order for order in contraction.found if contraction.work(order) <= limit]
+        every = contraction.opt_einsum_orders
+        listed = [order for order in every if contraction.work(order) <= limit]
         listed += [near for order in listed for near in contraction.near(order, limit)]
     ranked = sorted(
         dict.fromkeys(listed),

@@ -12,17 +12,15 @@ from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.layout.mesh import BALANCED
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
-from eindecomp.planner.contraction_order import Ordered, minimize_with_order
+from eindecomp.planner.contraction_order import minimize_with_order
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, price_of
 from eindecomp.planner.minimize_bound import minimize_bound
-from eindecomp.planner.minimize_movement import minimize_movement
 from eindecomp.planner.options import (
     Options,
     check_countable,
-    check_on_event,
     check_options,
     check_work,
     described_machine,
@@ -118,9 +116,8 @@ def plan(
         (32768, 32768, {'i': 2, 'k': 1, 'j': 2})
     """
     started = planning_time()
-    check_options(graph, objective, solver, inputs, pieces, time_limit)
+    check_options(graph, objective, solver, inputs, pieces, time_limit, on_event)
     check_work(work)
-    check_on_event(on_event)
     described = described_machine(objective, machine)
     laid_out = mesh_of(devices, mesh, described, pieces)
     planned = rewritten(graph) if rewrite else graph
@@ -142,25 +139,21 @@ def plan(
             time_limit=time_limit,
             on_event=follow,
         )  # fmt: skip
-        ordered = _minimized(graph, options, limit)
-    chosen = ordered.chosen
+        if objective == "bound":
+            chosen = minimize_bound(options)
+        else:
+            chosen = minimize_with_order(graph, options, limit)
+    bound, total = chosen.bound, chosen.costs.total
+    if bound > total * (1 + 1e-6):  # by less, rounding alone may have put it above the cost
+        raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")
     return Plan(
-        ordered.graph, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
-        chosen.costs, _proved(chosen.bound, chosen.costs.total),
+        chosen.graph, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
+        chosen.costs, min(bound, total),
         strategy=strategy_form(strategy),
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
-        work=None if ordered.orders is None else work, orders=ordered.orders, solver=solver,
+        work=None if chosen.orders is None else work, orders=chosen.orders, solver=solver,
         method=chosen.method, seconds=planning_time() - started,
     )  # fmt: skip
-
-
-def _minimized(graph: Graph, options: Options, work: float | None) -> Ordered:
-    """The best plan; with `work`, the best over orders of contractions within that limit."""
-    if options.objective == "bound":
-        return Ordered(options.graph, minimize_bound(options))
-    if work is None:
-        return Ordered(options.graph, minimize_movement(options))
-    return minimize_with_order(graph, options, work)
 
 
 def cost(
@@ -212,20 +205,8 @@ def cost(
     most = {n: most_pieces(v.sizes, laid_out.sizes, even=even) for n, v in planned_views(graph)}
     redundant = any(prod(wanted[name]) != count for name, count in most.items())
     price = price_of(objective, laid_out, described)
-    search = Search(
-        graph,
-        price,
-        LayoutRules(inputs),
-        FixedParts(wanted, laid_out.devices),
-        redundant=redundant,
-    )
+    restriction = FixedParts(wanted, laid_out.devices)
+    search = Search(graph, price, LayoutRules(inputs), restriction, redundant=redundant)
     outcome = choose(search, Relaxed(0), budgets.AXES_SECONDS)
     decisions = {name: outcome.decisions[name] for name in most}
     return decided_cost(graph, price, decisions, outcome.given)
-
-
-def _proved(bound: float, total: float) -> float:
-    """The bound, which rounding alone may have put above the cost."""
-    if bound > total * (1 + 1e-6):
-        raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")
-    return min(bound, total)

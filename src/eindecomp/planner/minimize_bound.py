@@ -6,7 +6,7 @@ tree, the second a heuristic for any graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -26,19 +26,18 @@ from eindecomp.planner.costs.cost import (
     paper_cost,
     repartition_table,
 )
+from eindecomp.planner.costs.least_prices import LeastBytes
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.options import Chosen, Deferred, Options, unproved
 from eindecomp.planner.search.choose import choose
-from eindecomp.planner.search.relaxation import relax
+from eindecomp.planner.search.relaxation import Relaxation, Rows, relax
 from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.planner.space.layout_rules import interchangeable_labels
 from eindecomp.planner.space.viable import FixedParts, viable_parts
 from eindecomp.solve import Problem
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.problem.arrays import Ints
-
-Restrict = Callable[[Vertex, View, Ints], Ints]
 
 
 def minimize_bound(options: Options) -> Chosen:
@@ -47,18 +46,9 @@ def minimize_bound(options: Options) -> Chosen:
         raise PlanError(
             "objective 'bound' has no layouts: pin, tie and memory need objective 'bytes' or 'time'"
         )
-
-    def restrict(vertex: Vertex, view: View, rows: Ints) -> Ints:
-        kept = options.vectors(vertex, view)
-        return rows if kept is None else kept
-
-    restricted = options.restriction is not None
-    every = BoundModel.of(
-        options.graph,
-        options.mesh.sizes,
-        restrict if restricted else None,
-        even=options.mesh.cuts_evenly,
-    )
+    mesh = options.mesh
+    restrict = None if options.restriction is None else options.vectors
+    every = BoundModel.of(options.graph, mesh.sizes, restrict, even=mesh.cuts_evenly)
     fitting = every.fitting(budgets.ALL_CELLS // 4)
     half = options.time_limit / 2
     choice, bound, method = _choose(
@@ -79,7 +69,8 @@ def minimize_bound(options: Options) -> Chosen:
     outcome = cache(lambda: _axes(options, vectors))
     names = tuple(fitting.views)
     decisions = Deferred(lambda: {name: outcome().decisions[name] for name in names})
-    return Chosen(parts, decisions, Deferred(lambda: outcome().given), costs, bound, method)
+    given = Deferred(lambda: outcome().given)
+    return Chosen(options.graph, parts, decisions, given, costs, bound, method)
 
 
 def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Ints, float, str]:
@@ -107,9 +98,8 @@ def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Outcome:
         return np.array([vectors[vertex.name]]) if vertex.name in vectors else None
 
     search = Search(graph, PriceInBytes(mesh), rules, FixedParts(vectors, mesh.devices))
-    return choose(
-        search, relax(graph, mesh, rules, rows_of, budgets.AXES_SECONDS), budgets.AXES_SECONDS
-    )
+    asked = Relaxation(graph, LeastBytes(mesh), rules, rows_of)
+    return choose(search, relax(asked, budgets.AXES_SECONDS), budgets.AXES_SECONDS)
 
 
 def choose_on_tree(model: BoundModel) -> Ints:
@@ -202,21 +192,23 @@ class BoundModel:
     def of(
         graph: Graph,
         factors: tuple[int, ...],
-        restrict: Restrict | None = None,
+        restrict: Rows | None = None,
         *,
         even: bool = False,
     ) -> BoundModel:
-        """All viable vectors, or those of them that `restrict` allows."""
+        """All viable vectors, or those that `restrict` gives for a vertex."""
         views = dict(planned_views(graph))
         # A restriction may tell apart labels that are otherwise interchangeable.
         alike = interchangeable_labels(graph) if restrict is None else dict.fromkeys(views, ())
         vectors: dict[str, Ints] = {}
         for name, view in views.items():
             try:
-                rows = viable_parts(view.sizes, factors, alike[name], even=even)
+                rows = None if restrict is None else restrict(graph[name], view)
+                if rows is None:
+                    rows = viable_parts(view.sizes, factors, alike[name], even=even)
             except PlanError as error:
                 raise PlanError(f"{graph[name]}: {error}") from None
-            vectors[name] = rows if restrict is None else restrict(graph[name], view, rows)
+            vectors[name] = rows
         return BoundModel(graph, views, vectors)
 
     @property
@@ -232,16 +224,14 @@ class BoundModel:
         keys = {name: self._key(name) for name in self.views}
         while kept.cells > cells and most > 1:
             most //= 2
-            cheapest = {key: self._cheapest(name, most) for name, key in keys.items()}
+            cheapest: dict[Any, Ints] = {}
+            for name, key in keys.items():
+                if key not in cheapest:
+                    order = np.argsort(self.unary(name), kind="stable")
+                    cheapest[key] = self.vectors[name][np.sort(order[:most])]
             vectors = {name: cheapest[key] for name, key in keys.items()}
             kept = BoundModel(self.graph, self.views, vectors)
         return kept
-
-    def _cheapest(self, name: str, most: int) -> Ints:
-        rows = self.vectors[name]
-        if len(rows) <= most:
-            return rows
-        return rows[np.sort(np.argsort(self.unary(name), kind="stable")[:most])]
 
     def unary(self, name: str) -> Ints:
         """The join and aggregation costs of a vertex's vectors."""

@@ -19,7 +19,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_prices import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
 from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.options import Chosen, Options, unproved
@@ -30,7 +30,7 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.choose import choose
-from eindecomp.planner.search.relaxation import Relaxed, relax
+from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
 from eindecomp.planner.space.strategy import (
@@ -54,12 +54,13 @@ def minimize_movement(options: Options) -> Chosen:
     search = Search(
         graph, price, options.rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
-        close=_close(options, price), started=started, on_event=options.on_event,
+        close=budgets.CLOSE if options.solver != "exact" and _is_seldom_met(price) else 0.0,
+        started=started, on_event=options.on_event,
     )  # fmt: skip
     if options.memory is not None:
         check_memory(graph, options.rules, mesh, options.memory)
     search.tell("relax")
-    relaxed = _relaxed(options, price)
+    relaxed = relaxed_plan(options)
     deadline = started + options.time_limit
     first: Outcome | None = None
     if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
@@ -71,41 +72,33 @@ def minimize_movement(options: Options) -> Chosen:
     may_improve = options.restriction is None and is_open(outcome.cost, outcome.bound)
     if may_improve and first is None:
         outcome = try_named_strategies(search, outcome, deadline)
-    decisions = {name: outcome.decisions[name] for name, _ in planned_views(graph)}
+    views = dict(planned_views(graph))
+    decisions = {name: outcome.decisions[name] for name in views}
     costs = decided_cost(graph, price, decisions, outcome.given)
     if options.solver == "exact" and outcome.bound < costs.total * (1 - budgets.ROUNDING):
         raise unproved(costs.total, outcome.bound)
-    views = dict(planned_views(graph))
-    parts = {
-        name: parts_by_label(views[name], mesh, decision) for name, decision in decisions.items()
-    }
-    return Chosen(parts, decisions, outcome.given, costs, outcome.bound, outcome.method)
+    parts = {name: parts_by_label(view, mesh, decisions[name]) for name, view in views.items()}
+    given, bound, method = outcome.given, outcome.bound, outcome.method
+    return Chosen(graph, parts, decisions, given, costs, bound, method)
 
 
-def _close(options: Options, price: Price) -> float:
-    """How far above the bound a plan may be that ends the search.
+def _is_seldom_met(price: Price) -> bool:
+    """Whether plans seldom cost as little as the bound, so that one close to it ends the search.
 
-    On several levels of links, the bound does not know how axes nest and is seldom met. Nor is it
-    where messages have curves, of which it takes a line below.
+    On several levels of links, the bound does not know how axes nest. Where messages have curves,
+    it takes a line below them.
     """
-    has_curves = isinstance(price, PriceInSeconds) and bool(price.machine.transfers)
-    is_loose = _has_levels(price) or has_curves
-    return budgets.CLOSE if options.solver != "exact" and is_loose else 0.0
-
-
-def _has_levels(price: Price) -> bool:
-    return isinstance(price, PriceInSeconds) and len(LeastSeconds(price).levels) > 1
+    if not isinstance(price, PriceInSeconds):
+        return False
+    return len(LeastSeconds(price).levels) > 1 or bool(price.machine.transfers)
 
 
 def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: float) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - planning_time()
     if first is None:
-        part = (
-            budgets.SEARCH_SHARE
-            if search.choosers <= budgets.SMALL_GRAPH
-            else budgets.SEARCH_LAYERS_SHARE
-        )
+        is_small = search.choosers <= budgets.SMALL_GRAPH
+        part = budgets.SEARCH_SHARE if is_small else budgets.SEARCH_LAYERS_SHARE
         part = part if search.restriction is None else 1.0
         tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
@@ -125,36 +118,24 @@ def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: f
     return first
 
 
-def relaxed_bound(options: Options) -> float:
-    """A lower bound on the cost of every plan, found quickly."""
-    return _relaxed(options, price_of(options.objective, options.mesh, options.machine)).bound
-
-
-def _relaxed(options: Options, price: Price) -> Relaxed:
+def relaxed_plan(options: Options) -> Relaxed:
     """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
-    seconds = LeastSeconds(price) if isinstance(price, PriceInSeconds) else None
-    if seconds is None and options.objective != "bytes":
-        return Relaxed(0)
-    limit = (
-        budgets.RELAX_LEVELS_SHARE if _has_levels(price) else budgets.RELAX_SHARE
-    ) * options.time_limit
-    relaxed = relax(
-        options.graph, options.mesh, options.rules, options.vectors, limit,
-        price=seconds, restriction=options.restriction, memory=options.memory,
-    )  # fmt: skip
-    if isinstance(price, PriceInSeconds):
-        return replace(relaxed, bound=max(relaxed.bound, _least_compute(options, price)))
-    return relaxed
-
-
-def _least_compute(options: Options, price: PriceInSeconds) -> float:
-    """The least seconds that computing can take, however vertices are cut."""
-    graph, total = options.graph, 0.0
+    graph, price = options.graph, price_of(options.objective, options.mesh, options.machine)
+    if not isinstance(price, PriceInSeconds):
+        if options.objective != "bytes":
+            return Relaxed(0)
+        asked = Relaxation(graph, LeastBytes(options.mesh), options.rules, options.vectors)
+        return relax(asked, budgets.RELAX_SHARE * options.time_limit, options.memory)
+    seconds = LeastSeconds(price)
+    share = budgets.RELAX_LEVELS_SHARE if len(seconds.levels) > 1 else budgets.RELAX_SHARE
+    asked = Relaxation(graph, seconds, options.rules, options.vectors, options.restriction)
+    relaxed = relax(asked, share * options.time_limit, options.memory)
+    computing = 0.0  # at the least, however vertices are cut
     for name, view in planned_views(graph):
-        vertex = graph[name]
-        items = tuple(graph[source].dtype.itemsize for source in vertex.inputs)
-        total += price.least(vertex, view, items)
-    return total * (1 - budgets.SUM_ROUNDING)
+        items = tuple(graph[source].dtype.itemsize for source in graph[name].inputs)
+        computing += price.least(graph[name], view, items)
+    computing *= 1 - budgets.SUM_ROUNDING
+    return replace(relaxed, bound=max(relaxed.bound, computing))
 
 
 def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
@@ -229,18 +210,18 @@ def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> 
 
     All that begin before `last` are tried, however little time is left.
     """
-    found: dict[str, Outcome] = {}
+    starts: dict[str, Outcome] = {}
     for number, (name, search) in enumerate(named.items()):
         now = planning_time()
         if now > last:
             break
         least = budgets.STRATEGY_SECONDS * max(len(search.graph.vertices) / budgets.SMALL_GRAPH, 1)
         left = max((deadline - now) / (len(named) - number), least)
-        search.tell(name, min((each.cost for each in found.values()), default=inf))
+        search.tell(name, min((each.cost for each in starts.values()), default=inf))
         with suppress(UnsolvedError, PlanError):
             hurried = replace(search, deadline=now + left)
-            found[name] = choose_by_blocks(hurried, block_sizes(hurried))
-    return found
+            starts[name] = choose_by_blocks(hurried, block_sizes(hurried))
+    return starts
 
 
 def within_memory(search: Search, outcome: Outcome) -> Outcome | None:

@@ -102,12 +102,15 @@ class Deferred(Mapping[str, T]):
 class Chosen:
     """What planning chooses: the part of a plan that the options do not give."""
 
+    graph: Graph
+    """The graph in the order of contractions that was chosen."""
     parts: dict[str, dict[str, int]]
     decisions: Mapping[str, Decision]
     given: Mapping[str, Layouts]
     costs: Cost
     bound: float
     method: str
+    orders: Orders | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ def check_options(
     inputs: str,
     pieces: str,
     time_limit: float,
+    on_event: object = None,
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -183,10 +187,6 @@ def check_options(
             raise PlanError(f"{what} {given!r} is not one of {', '.join(known)}")
     if not isinstance(time_limit, Real) or not time_limit >= 0:
         raise PlanError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
-
-
-def check_on_event(on_event: object) -> None:
-    """Refuse what cannot be called, before anything is planned."""
     if on_event is not None and not callable(on_event):
         raise PlanError(f"on_event is a function that takes an event, not {on_event!r}")
 

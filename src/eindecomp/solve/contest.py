@@ -151,7 +151,13 @@ def _ragged(file: str, container: Any, name: str) -> tuple[Ints, Ints]:
         raise ProblemError(f"{file}: {name}[{bad[0]}] is not a list")
     sizes = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
     flat: list[Any] = [entry for row in rows for entry in row]
-    return sizes, _integers(file, name, flat)
+    # set(map(type, ...)) is the only check of types that runs over millions at C speed.
+    if not set(map(type, flat)) <= {int}:
+        raise ProblemError(f"{file}: {name} holds something other than integers")
+    try:
+        return sizes, np.array(flat, dtype=np.int64)
+    except OverflowError:
+        raise ProblemError(f"{file}: {name} holds an integer beyond 64 bits") from None
 
 
 def _pairs(file: str, container: Any, name: str) -> Ints:
@@ -159,16 +165,6 @@ def _pairs(file: str, container: Any, name: str) -> Ints:
     if bad := np.flatnonzero(sizes != 2).tolist():
         raise ProblemError(f"{file}: {name}[{bad[0]}] is not a pair")
     return flat.reshape(-1, 2)
-
-
-def _integers(file: str, name: str, flat: list[Any]) -> Ints:
-    # set(map(type, ...)) is the only check of types that runs over millions at C speed.
-    if not set(map(type, flat)) <= {int}:
-        raise ProblemError(f"{file}: {name} holds something other than integers")
-    try:
-        return np.array(flat, dtype=np.int64)
-    except OverflowError:
-        raise ProblemError(f"{file}: {name} holds an integer beyond 64 bits") from None
 
 
 def _finite(number: int | float) -> int | float | None:

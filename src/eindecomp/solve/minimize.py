@@ -72,11 +72,18 @@ def minimize(
 
     Examples:
         >>> toy = Problem.of([[0, 3], [1, 0]], [(0, 1)], [[[5, 9], [0, 0]]])
-        >>> found = minimize(toy)
-        >>> found.choice.tolist(), found.cost, found.bound
+        >>> solution = minimize(toy)
+        >>> solution.choice.tolist(), solution.cost, solution.bound
         ([1, 1], 3, 3)
     """
-    _check_arguments(problem, method, time_limit, seed)
+    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ProblemError(f"minimize takes a Problem, not {type(problem).__name__}")
+    if method not in METHODS:
+        raise ProblemError(f"method {method!r} is none of {', '.join(METHODS)}")
+    if not isinstance(time_limit, Real) or not time_limit >= 0:
+        raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")
     if on_event is not None and not callable(on_event):
         raise ProblemError(f"on_event is a function that takes an event, not {on_event!r}")
     start = planning_time()
@@ -128,7 +135,11 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
             return run.solution(proved=True)
     if method == "exact":
         raise UnsolvedError(_LIMIT_BINDS if core.item_var.size else _TOO_LARGE)
-    return run.solution(proved=_search(run, core, lift, seed))
+    from eindecomp.solve.search.close_gap import Incumbent, close_gap
+
+    run.enter("search")
+    incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
+    return run.solution(proved=close_gap(core, incumbent, run.deadline, seed))
 
 
 def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
@@ -147,15 +158,6 @@ def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:
     return reduced.core, lift
 
 
-def _search(run: Run, core: Core, lift: Lift, seed: int) -> bool:
-    """Search a core until time is up; whether the best choice is proved to be optimal."""
-    from eindecomp.solve.search.close_gap import Incumbent, close_gap
-
-    run.enter("search")
-    incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
-    return close_gap(core, incumbent, run.deadline, seed)
-
-
 def _check_capacity(run: Run, core: Core) -> None:
     """Note the tightest step; raise if even the least usages exceed the limit there."""
     if core.capacity.size == 0:
@@ -166,17 +168,6 @@ def _check_capacity(run: Run, core: Core) -> None:
         excess = float(-core.capacity[t])
         message = f"time step {run.tightest} is over the limit by at least {excess:g}"
         raise InfeasibleError(message, run.tightest, excess)
-
-
-def _check_arguments(problem: Problem, method: str, time_limit: float, seed: int) -> None:
-    if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ProblemError(f"minimize takes a Problem, not {type(problem).__name__}")
-    if method not in METHODS:
-        raise ProblemError(f"method {method!r} is none of {', '.join(METHODS)}")
-    if not isinstance(time_limit, Real) or not time_limit >= 0:
-        raise ProblemError(f"time_limit must be seconds, 0 or more, not {time_limit!r}")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise ProblemError(f"seed must be an integer, 0 or more, not {seed!r}")
 
 
 def minimize_ranked(problem: Problem, second: Ints, *, time_limit: float = 60) -> Solution:
@@ -211,7 +202,11 @@ def rank(problem: Problem, second: Ints) -> Problem | None:
     """
     if not problem.integral or not problem.nonnegative or not problem.size:
         return None
-    unit = _unit(problem)
+    tables = {id(f.table): f.table for f in problem.factors}
+    bits = 0
+    for costs in (problem.unary, problem.tables, *tables.values()):
+        bits |= int(np.bitwise_or.reduce(np.where(costs == INFINITE, 0, costs), axis=None))
+    unit = bits & -bits or 1  # the largest power of two that divides all costs
     starts = problem.offset[:-1]
     least = np.repeat(np.minimum.reduceat(second, starts), problem.domains)
     spread = second - least
@@ -225,26 +220,9 @@ def rank(problem: Problem, second: Ints) -> Problem | None:
     unary = _scaled(problem.unary, *times)
     finite = unary != INFINITE
     unary[finite] += (spread >> digits)[finite]
-    tables = {id(f.table): f.table for f in problem.factors}
     larger = {key: _scaled(table, *times) for key, table in tables.items()}
-    return Problem(
-        offset=problem.offset,
-        unary=unary,
-        edges=problem.edges,
-        table_of=problem.table_of,
-        table_offset=problem.table_offset,
-        tables=_scaled(problem.tables, *times),
-        factors=tuple(Factor(f.scope, larger[id(f.table)]) for f in problem.factors),
-    )
-
-
-def _unit(problem: Problem) -> int:
-    """The largest power of two that divides all costs."""
-    bits = 0
-    tables = {id(f.table): f.table for f in problem.factors}.values()
-    for costs in (problem.unary, problem.tables, *tables):
-        bits |= int(np.bitwise_or.reduce(np.where(costs == INFINITE, 0, costs), axis=None))
-    return bits & -bits or 1
+    factors = tuple(Factor(f.scope, larger[id(f.table)]) for f in problem.factors)
+    return replace(problem, unary=unary, tables=_scaled(problem.tables, *times), factors=factors)
 
 
 def _scaled(costs: Costs, times: int, unit: int) -> Costs:

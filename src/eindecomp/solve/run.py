@@ -76,7 +76,11 @@ class Run:
         `summed` says that costs were only added and compared, which loses less to rounding.
         """
         if self.choice is None:
-            raise self._no_choice(proved)
+            tight = "" if self.tightest is None else f"; the tightest time step is {self.tightest}"
+            if proved:
+                message = f"every choice costs ∞ or exceeds the usage limit{tight}"
+                raise InfeasibleError(message, self.tightest)
+            raise UnsolvedError(f"no feasible choice found in time{tight}")
         bound = min(self.bound, self.cost)
         if proved:
             # Costs that float64 cannot hold exactly are optimal up to rounding: lower the bound.
@@ -92,13 +96,6 @@ class Run:
         proved = proved or bound == self.cost
         method, seconds = "+".join(self.stages), planning_time() - self.start
         return Solution(self.choice, self.cost, bound, proved, method, seconds)
-
-    def _no_choice(self, proved: bool) -> Exception:
-        tight = "" if self.tightest is None else f"; the tightest time step is {self.tightest}"
-        if proved:
-            message = f"every choice costs ∞ or exceeds the usage limit{tight}"
-            return InfeasibleError(message, self.tightest)
-        return UnsolvedError(f"no feasible choice found in time{tight}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -185,7 +185,7 @@ def test_an_output_that_equals_another_becomes_a_copy_of_it() -> None:
     )
     merged = merge_common(graph)
     assert str(merged).partition("input v[k: 7]\n")[2] == (
-        "Y[i] <- sum A[i,j]\nQ[i] <- exp(Y[i])\nW[i] <- Y[i]\noutput Y, W, Q"
+        "Y[i] <- sum A[i,j]\nW[i] <- Y[i]\nQ[i] <- exp(Y[i])\noutput Y, W, Q"
     )
 
 

@@ -21,7 +21,7 @@ from eindecomp.planner.costs.machine import Curve, highest
 from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.blocks import choose_block
-from eindecomp.planner.search.relaxation import relax
+from eindecomp.planner.search.relaxation import Relaxation, relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.choices import unassigned
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -101,7 +101,7 @@ def test_relaxing_never_passes_the_optimum(seed, machine):
         search = setting(seed, sizes, MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
         least = choose_block(search, all_axes(search), {}).cost
         price = LeastSeconds(search.price)
-        found = relax(search.graph, search.mesh, search.rules, lambda *_: None, 10, price=price)
+        found = relax(Relaxation(search.graph, price, search.rules, lambda *_: None), 10)
         assert 0 < found.bound <= least * (1 + 1e-12)
 
 
@@ -113,7 +113,7 @@ def test_relaxing_on_several_levels_never_passes_the_optimum(seed, machine, loos
     search = setting(seed, (2, 2, 2), MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
     least = choose_block(search, all_axes(search), {}).cost
     price = LeastSeconds(search.price)
-    found = relax(search.graph, search.mesh, search.rules, lambda *_: None, 10, price=price)
+    found = relax(Relaxation(search.graph, price, search.rules, lambda *_: None), 10)
     assert found.bound <= least * (1 + 1e-12)
 
 

@@ -12,10 +12,10 @@ from random_graphs import random_graph
 import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_prices import LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.planner.search.blocks import choose_block
-from eindecomp.planner.search.relaxation import Relaxed, relax
+from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import pinned_cuts
@@ -28,8 +28,11 @@ def mesh_of(sizes: tuple[int, ...]) -> Mesh:
     return Mesh(tuple("abc"[: len(sizes)]), sizes)
 
 
-def relaxed(graph: ed.Graph, sizes: tuple[int, ...], rules: LayoutRules, **asked) -> Relaxed:
-    return relax(graph, mesh_of(sizes), rules, lambda *_: None, 10, **asked)
+def relaxed(
+    graph: ed.Graph, sizes: tuple[int, ...], rules: LayoutRules, *, price=None, memory=None
+) -> Relaxed:
+    price = price or LeastBytes(mesh_of(sizes))
+    return relax(Relaxation(graph, price, rules, lambda *_: None), 10, memory)
 
 
 @pytest.mark.parametrize("seed", range(12))

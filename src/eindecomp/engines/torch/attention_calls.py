@@ -13,7 +13,7 @@ import torch
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.attention import Attention, KeyPart, find_attention
-from eindecomp.graph.patterns.terms import Read, Value
+from eindecomp.graph.patterns.terms import TensorExpr, TensorRead
 from eindecomp.kernels.torch.attention import attend
 from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels
 from eindecomp.kernels.torch.functions import torch_functions
@@ -73,7 +73,9 @@ def _seen(
     return [block for block in seen if tiled.tiles[block.tile].memory == memory]
 
 
-def _find(tiled: TileProgram, seen: Sequence[Block], read: Read, ranges: Ranges) -> Block | None:
+def _find(
+    tiled: TileProgram, seen: Sequence[Block], read: TensorRead, ranges: Ranges
+) -> Block | None:
     """What is read for a range of each label, among blocks; an empty one lies within one, too."""
     box = tuple(ranges[label] for label in read.labels)
     for block in seen:
@@ -91,9 +93,9 @@ def _operands(
     """All that an attention reads for a tile of its result; None if a block was not seen."""
     ranges = {label: (0, size) for label, size in one.sizes.items()}
     ranges |= dict(zip(one.output.labels, tiled.tiles[op.into].box, strict=True))
-    blocks: dict[Read, Block] = {}
+    blocks: dict[TensorRead, Block] = {}
 
-    def has(reads: Iterable[Read]) -> bool:
+    def has(reads: Iterable[TensorRead]) -> bool:
         """Whether all that is read is there; what is there is noted."""
         for read in reads:
             block = _find(tiled, seen, read, ranges)
@@ -122,7 +124,7 @@ class _Operands:
 
     graph: Graph
     attention: Attention
-    blocks: Mapping[Read, Block]
+    blocks: Mapping[TensorRead, Block]
     start: int
     """The index of the first query, where a mask depends on it."""
     lengths: frozenset[str]
@@ -146,7 +148,7 @@ class _Operands:
     def _part_key(self, part: KeyPart) -> Hashable:
         order = {read: k for k, read in enumerate(self.blocks)}
 
-        def unnamed(value: Value | None) -> Hashable:
+        def unnamed(value: TensorExpr | None) -> Hashable:
             return value and (value.expr, tuple((order.get(r), r.labels) for r in value.reads))
 
         mask, by_length = part.mask, part.key in self.lengths
@@ -155,11 +157,11 @@ class _Operands:
         return own, by_length, told, unnamed(part.bias)
 
     def _tile(
-        self, part: KeyPart, tensors: Mapping[Read, Tensor], scalars: Sequence[Tensor]
+        self, part: KeyPart, tensors: Mapping[TensorRead, Tensor], scalars: Sequence[Tensor]
     ) -> PartTile:
         """The keys and values of a part, and what hides or favours some of them."""
 
-        def computed(value: Value | None) -> Tensor | None:
+        def computed(value: TensorExpr | None) -> Tensor | None:
             return None if value is None else self._value(value, part, tensors, scalars)
 
         mask, by_length = part.mask, part.key in self.lengths
@@ -173,7 +175,11 @@ class _Operands:
         )
 
     def _value(
-        self, value: Value, part: KeyPart, tensors: Mapping[Read, Tensor], scalars: Sequence[Tensor]
+        self,
+        value: TensorExpr,
+        part: KeyPart,
+        tensors: Mapping[TensorRead, Tensor],
+        scalars: Sequence[Tensor],
     ) -> Tensor:
         """A mask, bias or length, in the labels in which it is wanted."""
         labels = condition_labels(self.attention, part, value)

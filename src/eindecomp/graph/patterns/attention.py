@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, factors_of, softmax_parts
-from eindecomp.graph.patterns.terms import Mask, Read, Terms, Value, tell_mask
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.patterns.terms import Mask, TensorExpr, TensorRead, Terms, tell_mask
+from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import DType, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import Expr, chain
@@ -26,12 +26,12 @@ class KeyPart:
 
     key: str
     """The label of the keys."""
-    k: Read
-    v: Read
+    k: TensorRead
+    v: TensorRead
     scale: float
     """What the products of queries and keys are multiplied by."""
     mask: Mask | None
-    bias: Value | None
+    bias: TensorExpr | None
     """What is added to the scaled scores."""
     divided_early: bool
     """Whether weights are divided by their sum before they are multiplied by values."""
@@ -41,7 +41,7 @@ class KeyPart:
 class Attention:
     """One softmax(Q·K)·V; all its labels have one meaning in all reads."""
 
-    q: Read
+    q: TensorRead
     parts: tuple[KeyPart, ...]
     """Sets of keys that share the maximum and the sum: one, or stored ones and the latest."""
     batch: Labels
@@ -55,7 +55,7 @@ class Attention:
     """What queries and keys are multiplied along."""
     values: Labels
     """Labels that only values have."""
-    output: Read
+    output: TensorRead
     """The result."""
     replaces: tuple[str, ...]
     """The vertices that nothing else needs, in the graph's order, the result the last."""
@@ -76,15 +76,15 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
     >>> from eindecomp.graph.text.elaborate import parse
     >>> text = "O[s,d] <- attention[t,e](Q[s,e], K[t,e], V[t,d])\\noutput O"
     >>> graph = parse(f"input Q[s: 4, e: 8], K[t: 6, e], V[t, d: 8]\\n{text}")
-    >>> (found,) = find_attention(graph)
-    >>> print(found.q, found.parts[0].k, found.parts[0].v, found.queries, found.inner)
+    >>> (own,) = find_attention(graph)
+    >>> print(own.q, own.parts[0].k, own.parts[0].v, own.queries, own.inner)
     Q[s,e] K[t,e] V[t,d] ('s',) ('e',)
     """
     users = graph.users()
     outputs = {vertex.name for vertex in graph.outputs}
     places = {name: place for place, name in enumerate(graph)}
     taken: set[str] = set()
-    found: list[Attention] = []
+    every: list[Attention] = []
     for vertex in reversed(tuple(graph.vertices.values())):
         attention = None if vertex.name in taken else _match(graph, vertex, places)
         if attention is None:
@@ -93,8 +93,8 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
         inner = inside - {attention.result}
         if inner.isdisjoint(outputs) and all(inside.issuperset(users[name]) for name in inner):
             taken |= inside
-            found.append(attention)
-    return tuple(reversed(found))
+            every.append(attention)
+    return tuple(reversed(every))
 
 
 def _match(graph: Graph, vertex: Vertex, places: Mapping[str, int]) -> Attention | None:
@@ -113,8 +113,8 @@ def _match(graph: Graph, vertex: Vertex, places: Mapping[str, int]) -> Attention
 class _Product:
     """The product of queries and keys."""
 
-    q: Read
-    k: Read
+    q: TensorRead
+    k: TensorRead
     inner: Labels
     """Made-up labels, in the order that q has them in."""
     names: Labels
@@ -122,7 +122,7 @@ class _Product:
     scale: float
 
 
-def _multiplied(terms: Terms, scores: Read) -> _Product | None:
+def _multiplied(terms: Terms, scores: TensorRead) -> _Product | None:
     """What scores are a product of."""
     op = terms.graph[scores.name].op
     own = tuple(f"{KEY}{label}" for label in op.aggregated) if isinstance(op, EinSum) else ()
@@ -178,13 +178,16 @@ class _Roles:
         q = self.products[0].q
         taken, names = {*self.vertex.labels}, dict[str, str]()
         for label, stem in zip(self.products[0].inner, self.products[0].names, strict=True):
-            names[label] = _fresh(stem, taken)
-        found: list[KeyPart] = []
+            names[label] = unused_label(stem, taken)
+            taken.add(names[label])
+        key_parts: list[KeyPart] = []
         for part, product in zip(self.parts, self.products, strict=True):
             scores = part.weights.scores
             stem = self.terms.graph[scores.name].labels[scores.labels.index(KEY)]
-            found.append(self._part(part, product, names | {KEY: _fresh(stem, taken)}))
-        parts = tuple(found)
+            key = unused_label(stem, taken)
+            taken.add(key)
+            key_parts.append(self._part(part, product, names | {KEY: key}))
+        parts = tuple(key_parts)
         if not all(map(_suits_kernels, self.parts, parts)):
             return None
         only_q = [label for label in q.labels if label in self._only_q]
@@ -203,7 +206,7 @@ class _Roles:
             queries=queries,
             inner=tuple(names[label] for label in self.products[0].inner),
             values=tuple(label for label in self.vertex.labels if label not in self._rows),
-            output=Read(self.vertex.name, self.vertex.labels),
+            output=TensorRead(self.vertex.name, self.vertex.labels),
             replaces=tuple(self.inner),
             dtype=self.vertex.dtype,
             sizes=sizes,
@@ -272,19 +275,11 @@ class _Roles:
         )
 
 
-def _suits_kernels(part: SoftmaxPart, found: KeyPart) -> bool:
+def _suits_kernels(part: SoftmaxPart, keys: KeyPart) -> bool:
     """Whether scores have a scale above 0, and -∞ may stand where they are masked by a number.
 
     It may where a key counts for every query.
     """
-    mask = found.mask
+    mask = keys.mask
     is_open = mask is not None and mask.is_causal and mask.offset >= 0
-    return found.scale > 0 and (is_open or not part.weights.is_finite)
-
-
-def _fresh(stem: str, taken: set[str]) -> str:
-    """A label that is not taken, and is from now on."""
-    while stem in taken:
-        stem += "_"
-    taken.add(stem)
-    return stem
+    return keys.scale > 0 and (is_open or not part.weights.is_finite)

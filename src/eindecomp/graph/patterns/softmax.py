@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from eindecomp.graph.patterns.terms import Read, Terms, strip_casts
+from eindecomp.graph.patterns.terms import TensorRead, Terms, strip_casts
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
@@ -26,7 +26,7 @@ _LOWEST = -1e30
 class Weights:
     """exp(scale · scores + biases + shifts) where all masks hold, and 0 elsewhere."""
 
-    scores: Read
+    scores: TensorRead
     scale: float = 1.0
     masks: frozenset[Expr] = frozenset()
     biases: tuple[Expr, ...] = ()
@@ -61,7 +61,7 @@ class SoftmaxPart:
     """The weights of some keys, and their values."""
 
     weights: Weights
-    values: Read
+    values: TensorRead
     divided_early: bool
     """Whether weights are divided by their sum before they are multiplied by values."""
 
@@ -71,7 +71,7 @@ def softmax_parts(terms: Terms, vertex: Vertex) -> list[SoftmaxPart] | None:
 
     All have the same rows and subtract the same from them.
     """
-    op, output = vertex.op, Read(vertex.name, vertex.labels)
+    op, output = vertex.op, TensorRead(vertex.name, vertex.labels)
     if not isinstance(op, EinSum):
         return None
     parts: list[SoftmaxPart] | None = None
@@ -89,7 +89,7 @@ def softmax_parts(terms: Terms, vertex: Vertex) -> list[SoftmaxPart] | None:
     return parts if alike and is_each_its_own else None
 
 
-def _divided_late(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
+def _divided_late(terms: Terms, output: TensorRead) -> list[SoftmaxPart] | None:
     """(A + …) / (Z + …), sums over keys."""
     match terms.unfold(terms.arg(output)):
         case Call("div", (numerator, denominator)):
@@ -102,14 +102,14 @@ def _divided_late(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
     parts: list[SoftmaxPart] = []
     for read in products:
         above, below = factors_of(terms.enter(read, (KEY,)))
-        found = None if below else _weigh(terms, above)
-        if found is None or found[0] not in sums:
+        pair = None if below else _weigh(terms, above)
+        if pair is None or pair[0] not in sums:
             return None
-        parts.append(SoftmaxPart(*found, divided_early=False))
+        parts.append(SoftmaxPart(*pair, divided_early=False))
     return parts
 
 
-def _divided_early(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
+def _divided_early(terms: Terms, output: TensorRead) -> list[SoftmaxPart] | None:
     """The sum over keys of quotients times values."""
     above, below = factors_of(terms.enter(output, (KEY,)))
     ways = [(above, below)]
@@ -120,18 +120,18 @@ def _divided_early(terms: Terms, output: Read) -> list[SoftmaxPart] | None:
             case _:
                 pass
     for factors, divisors in ways:
-        found = _weigh(terms, factors)
+        pair = _weigh(terms, factors)
         totals = _addends(terms, divisors[0]) if len(divisors) == 1 else None
-        if found and totals and len(totals) == 1 and _total(terms, totals[0]) == found[0]:
-            return [SoftmaxPart(*found, divided_early=True)]
+        if pair and totals and len(totals) == 1 and _total(terms, totals[0]) == pair[0]:
+            return [SoftmaxPart(*pair, divided_early=True)]
     return None
 
 
-def _addends(terms: Terms, expr: Expr) -> list[Read] | None:
+def _addends(terms: Terms, expr: Expr) -> list[TensorRead] | None:
     """The sums over keys that an expression adds."""
     expr = terms.unfold(expr)
     match expr, terms.read(expr):
-        case _, Read() as read:
+        case _, TensorRead() as read:
             return [read] if terms.aggregates(expr, SUM) else None
         case Call("add", (left, right)), _:
             first, second = _addends(terms, left), _addends(terms, right)
@@ -140,20 +140,20 @@ def _addends(terms: Terms, expr: Expr) -> list[Read] | None:
             return None
 
 
-def _total(terms: Terms, read: Read) -> Weights | None:
+def _total(terms: Terms, read: TensorRead) -> Weights | None:
     join = terms.enter(read, (KEY,))
-    found = None if join is None else _weights(terms, join)
-    return found if found is not None and found.rows == {*read.labels} else None
+    weights = None if join is None else _weights(terms, join)
+    return weights if weights is not None and weights.rows == {*read.labels} else None
 
 
-def _weigh(terms: Terms, pair: list[Expr]) -> tuple[Weights, Read] | None:
+def _weigh(terms: Terms, factors: list[Expr]) -> tuple[Weights, TensorRead] | None:
     """The weights and the values among two factors."""
-    if len(pair) != 2:
+    if len(factors) != 2:
         return None
-    for expr, other in (pair, pair[::-1]):
-        values, found = terms.read(other), _weights(terms, expr)
-        if found is not None and values is not None and KEY in values.labels:
-            return found, values
+    for expr, other in (factors, factors[::-1]):
+        values, weights = terms.read(other), _weights(terms, expr)
+        if weights is not None and values is not None and KEY in values.labels:
+            return weights, values
     return None
 
 
@@ -178,8 +178,8 @@ def _weights(terms: Terms, expr: Expr) -> Weights | None:
         case Call("where", (mask, left, right)) if 0 in (terms.number(left), terms.number(right)):
             if terms.number(left) == 0:
                 mask, left = call("not", mask), right
-            found = _weights(terms, left)
-            return None if found is None else found.masked(mask)
+            weights = _weights(terms, left)
+            return None if weights is None else weights.masked(mask)
         case Call("exp", (exponent,)):
             return _exponent(terms, exponent)
         case _:
@@ -198,14 +198,14 @@ def _exponent(terms: Terms, expr: Expr) -> Weights | None:
             low = terms.number(right)
             if low is None or low > _LOWEST:
                 mask, left, low = call("not", mask), right, terms.number(left)
-            found = None if low is None or low > _LOWEST else _exponent(terms, left)
-            return None if found is None else found.masked(mask, low)
+            weights = None if low is None or low > _LOWEST else _exponent(terms, left)
+            return None if weights is None else weights.masked(mask, low)
         case Call("mul" | "div" as op, (left, right)):
             first, second = terms.number(left), terms.number(right)
             if op == "div":
                 first, second = None, 1 / second if second else None
-            found = _exponent(terms, right if second is None else left)
-            return None if found is None else found.scaled(first if second is None else second)
+            weights = _exponent(terms, right if second is None else left)
+            return None if weights is None else weights.scaled(first if second is None else second)
         case Call("add", (left, right)):
             return _added(terms, left, right) or _added(terms, right, left)
         case Call("sub", (left, right)):
@@ -215,9 +215,9 @@ def _exponent(terms: Terms, expr: Expr) -> Weights | None:
 
 
 def _added(terms: Terms, expr: Expr, term: Expr) -> Weights | None:
-    found = _exponent(terms, expr)
-    if found is None:
+    weights = _exponent(terms, expr)
+    if weights is None:
         return None
     if any(KEY in read.labels for read in terms.read_by(term)):
-        return replace(found, biases=(*found.biases, term))
-    return replace(found, shifts=(*found.shifts, term))
+        return replace(weights, biases=(*weights.biases, term))
+    return replace(weights, shifts=(*weights.shifts, term))

@@ -6,7 +6,7 @@ And what a mask of attention scores says: which keys count for which queries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -33,26 +33,26 @@ FLOAT_CASTS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TensorRead:
     """A vertex and the labels under which its dimensions are read."""
 
     name: str
     labels: Labels
 
-    def renamed(self, names: dict[str, str]) -> Read:
+    def renamed(self, names: dict[str, str]) -> TensorRead:
         """The same vertex under other labels."""
-        return Read(self.name, tuple(names.get(label, label) for label in self.labels))
+        return TensorRead(self.name, tuple(names.get(label, label) for label in self.labels))
 
     def __str__(self) -> str:
         return f"{self.name}[{','.join(self.labels)}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TensorExpr:
     """A scalar function of tensors: input k of `expr` is the element of `reads[k]`."""
 
     expr: Expr
-    reads: tuple[Read, ...]
+    reads: tuple[TensorRead, ...]
 
     @property
     def labels(self) -> frozenset[str]:
@@ -69,20 +69,20 @@ class Terms:
     """
 
     graph: Graph
-    reads: list[Read] = field(default_factory=list[Read])
+    reads: list[TensorRead] = field(default_factory=list[TensorRead])
 
-    def arg(self, read: Read) -> Arg:
+    def arg(self, read: TensorRead) -> Arg:
         """The input that stands for a read."""
         if read not in self.reads:
             self.reads.append(read)
         return Arg(self.reads.index(read))
 
-    def read(self, expr: Expr) -> Read | None:
+    def read(self, expr: Expr) -> TensorRead | None:
         """The read that an expression is, under any casts between floats."""
         expr = strip_casts(expr)
         return self.reads[expr.index] if isinstance(expr, Arg) else None
 
-    def enter(self, read: Read, aggregated: Labels) -> Expr | None:
+    def enter(self, read: TensorRead, aggregated: Labels) -> Expr | None:
         """The join of a vertex in its reader's labels, `aggregated` being those it sums away."""
         op = self.graph[read.name].op
         if not isinstance(op, EinSum) or len(op.aggregated) != len(aggregated):
@@ -91,7 +91,9 @@ class Terms:
             return None
         names = dict(zip((*op.output, *op.aggregated), (*read.labels, *aggregated), strict=True))
         inputs = zip(self.graph[read.name].inputs, op.inputs, strict=True)
-        return replace_args(op.join, [self.arg(Read(n, own).renamed(names)) for n, own in inputs])
+        return replace_args(
+            op.join, [self.arg(TensorRead(n, own).renamed(names)) for n, own in inputs]
+        )
 
     def unfold(self, expr: Expr) -> Expr:
         """An expression without casts, an element-wise vertex replaced by what computes it."""
@@ -126,15 +128,15 @@ class Terms:
             case _:
                 return None
 
-    def read_by(self, *exprs: Expr) -> list[Read]:
+    def read_by(self, *exprs: Expr) -> list[TensorRead]:
         """All that expressions read."""
         return [self.reads[index] for expr in exprs for index in used_args(expr)]
 
-    def value(self, expr: Expr, names: dict[str, str]) -> Value:
+    def value(self, expr: Expr, names: dict[str, str]) -> TensorExpr:
         """An expression on its own, with labels renamed."""
         used = used_args(expr)
         alone = replace_args(expr, {index: Arg(k) for k, index in enumerate(used)})
-        return Value(alone, tuple(self.reads[index].renamed(names) for index in used))
+        return TensorExpr(alone, tuple(self.reads[index].renamed(names) for index in used))
 
 
 def strip_casts(expr: Expr) -> Expr:
@@ -154,12 +156,12 @@ _INDEX = ""
 class Mask:
     """A mask, true where a key counts: `value`, which each has, or what says the same in short."""
 
-    value: Value
+    value: TensorExpr
     query: str | None = None
     """The label of the queries, of a causal mask."""
     offset: int = 0
     """A causal mask holds where key index <= query index + offset."""
-    length: Value | None = None
+    length: TensorExpr | None = None
     """How many keys count, the first ones; no label of its reads is that of the keys."""
 
     @property
@@ -168,17 +170,17 @@ class Mask:
         return self.query is not None
 
 
-def tell_mask(graph: Graph, value: Value, key: str, queries: Collection[str]) -> Mask:
-    """Tell what a truth value says over keys with this label; causal only along these queries."""
-    opened, rest = _opened(graph, value), Linear()
+def tell_mask(graph: Graph, value: TensorExpr, key: str, queries: Collection[str]) -> Mask:
+    """The mask that a truth value makes for keys with this label; causal only along `queries`."""
+    terms, rest = Terms(graph, [*value.reads]), Linear()
     with suppress(_NotLinear):
-        rest = _at_most_zero(graph, opened.expr, opened.reads)
+        rest = _at_most_zero(terms, _opened(terms, value.expr))
     if rest.pop(_index(key), 0) != 1:
         return Mask(value)
     constant = rest.pop(None, 0)
     rest = {leaf: number for leaf, number in rest.items() if number}
     match list(rest.items()):
-        case [(Read(name, (label,)), -1)] if name == _INDEX and label in queries:
+        case [(TensorRead(name, (label,)), -1)] if name == _INDEX and label in queries:
             return Mask(value, query=label, offset=-constant)
         case _ if _is_length(rest, key):
             return Mask(value, length=_length(rest, 1 - constant))
@@ -186,35 +188,27 @@ def tell_mask(graph: Graph, value: Value, key: str, queries: Collection[str]) ->
             return Mask(value)
 
 
-def _opened(graph: Graph, value: Value) -> Value:
-    """A value with fills and element-wise vertices opened, down to indices and stored tensors."""
-    reads: list[Read] = []
-
-    def opened(read: Read) -> Expr:
-        vertex = graph.vertices.get(read.name)
+def _opened(terms: Terms, expr: Expr) -> Expr:
+    """An expression with fills and element-wise vertices opened, down to indices and tensors."""
+    opened: dict[int, Expr] = {}
+    for k in used_args(expr):
+        read = terms.reads[k]
+        vertex = terms.graph.vertices.get(read.name)
         match None if vertex is None else vertex.op:
-            case Fill(value=expr):
-                return replace_args(expr, [opened(_index(label)) for label in read.labels])
-            case EinSum(agg=None, join=join) as op if vertex is not None and (
-                len(used_args(join)) == len(op.inputs) and len({*read.labels}) == len(read.labels)
-            ):
-                names = dict(zip(op.output, read.labels, strict=True))
-                pairs = zip(vertex.inputs, op.inputs, strict=True)
-                return replace_args(join, [opened(Read(n, own).renamed(names)) for n, own in pairs])
+            case Fill(value=value):
+                opened[k] = replace_args(value, [terms.arg(_index(x)) for x in read.labels])
+            case EinSum(agg=None) if (inner := terms.enter(read, ())) is not None:
+                opened[k] = _opened(terms, inner)
             case _:
-                if read not in reads:
-                    reads.append(read)
-                return Arg(reads.index(read))
-
-    expr = replace_args(value.expr, [opened(read) for read in value.reads])
-    return Value(expr, tuple(reads))
+                opened[k] = Arg(k)
+    return replace_args(expr, opened)
 
 
-def _index(label: str) -> Read:
-    return Read(_INDEX, (label,))
+def _index(label: str) -> TensorRead:
+    return TensorRead(_INDEX, (label,))
 
 
-Linear = Counter["Read | Scalar | None"]
+Linear = Counter["TensorRead | Scalar | None"]
 """Integer factors of indices, tensors and run-time scalars; that of None is the constant."""
 
 
@@ -222,61 +216,62 @@ class _NotLinear(Exception):  # noqa: N818 - no error: the mask stays as it is
     """A truth value compares no linear forms of integers."""
 
 
-def _at_most_zero(graph: Graph, expr: Expr, reads: Sequence[Read]) -> Linear:
+def _at_most_zero(terms: Terms, expr: Expr) -> Linear:
     """The linear form that is at most 0 where a truth value holds; raises if there is none."""
     match expr:
         case Call("not", (Call("not", (inner,)),)):
-            return _at_most_zero(graph, inner, reads)
+            return _at_most_zero(terms, inner)
         case Call("not", (Call(op, (left, right)),)) if op in _OPPOSITE:
-            return _at_most_zero(graph, call(_OPPOSITE[op], left, right), reads)
+            return _at_most_zero(terms, call(_OPPOSITE[op], left, right))
         case Call("ge" | "gt" as op, (left, right)):
-            return _at_most_zero(graph, call(_FLIPPED[op], right, left), reads)
+            return _at_most_zero(terms, call(_FLIPPED[op], right, left))
         case Call("le" | "lt" as op, (left, right)):
-            found = _linear(graph, call("sub", left, right), reads)
-            found[None] += op == "lt"
-            return found
+            difference = _linear(terms, call("sub", left, right))
+            difference[None] += op == "lt"
+            return difference
         case _:
             raise _NotLinear
 
 
-def _linear(graph: Graph, expr: Expr, reads: Sequence[Read]) -> Linear:
+def _linear(terms: Terms, expr: Expr) -> Linear:
     match expr:
         case Arg(index) if (
-            reads[index].name == _INDEX or kind(graph[reads[index].name].dtype) is Kind.INT
+            terms.reads[index].name == _INDEX
+            or kind(terms.graph[terms.reads[index].name].dtype) is Kind.INT
         ):
-            return Counter({reads[index]: 1})
-        case Scalar(name) as scalar if kind(graph.scalars[name]) is Kind.INT:
+            return Counter({terms.reads[index]: 1})
+        case Scalar(name) as scalar if kind(terms.graph.scalars[name]) is Kind.INT:
             return Counter({scalar: 1})
         case Const(int() as number) if not isinstance(number, bool):
             return Counter({None: number})
         case Call("add" | "sub" as op, (left, right)):
-            found = _linear(graph, left, reads)
-            (found.update if op == "add" else found.subtract)(_linear(graph, right, reads))
-            return found
+            total = _linear(terms, left)
+            (total.update if op == "add" else total.subtract)(_linear(terms, right))
+            return total
         case Call("neg", (inner,)):
-            return _linear(graph, call("sub", Const(0), inner), reads)
+            return _linear(terms, call("sub", Const(0), inner))
         # Of indices alone: no tensor is so large that they overflow.
         case Call("int32" | "int64", (inner,)) if all(
-            reads[k].name == _INDEX for k in used_args(inner)
+            terms.reads[k].name == _INDEX for k in used_args(inner)
         ):
-            return _linear(graph, inner, reads)
+            return _linear(terms, inner)
         case _:
             raise _NotLinear
 
 
-def _is_length(rest: Mapping[Read | Scalar | None, int], key: str) -> bool:
+def _is_length(rest: Mapping[TensorRead | Scalar | None, int], key: str) -> bool:
     return bool(rest) and all(
         number == -1
-        and not (isinstance(leaf, Read) and (leaf.name == _INDEX or key in leaf.labels))
+        and not (isinstance(leaf, TensorRead) and (leaf.name == _INDEX or key in leaf.labels))
         for leaf, number in rest.items()
     )
 
 
-def _length(rest: Iterable[Read | Scalar | None], constant: int) -> Value:
+def _length(rest: Iterable[TensorRead | Scalar | None], constant: int) -> TensorExpr:
     """The sum of tensors and run-time scalars, and a constant."""
-    reads = tuple(leaf for leaf in rest if isinstance(leaf, Read))
+    reads = tuple(leaf for leaf in rest if isinstance(leaf, TensorRead))
     leaves: list[Expr] = [Arg(k) for k in range(len(reads))]
     leaves += [leaf for leaf in rest if isinstance(leaf, Scalar)]
     if constant:
         leaves.append(Const(constant))
-    return Value(chain("add", leaves), reads)
+    return TensorExpr(chain("add", leaves), reads)

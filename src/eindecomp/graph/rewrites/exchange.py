@@ -54,10 +54,21 @@ def factor_out(graph: Graph) -> Graph:
     """
 
     def put(vertex: Vertex, made: Graph) -> bool:
-        factors = _taken_out(vertex, graph)
-        if factors is not None:
-            _add(vertex, *factors, made)
-        return factors is not None
+        factors, op = _taken_out(vertex, graph), vertex.op
+        if factors is None or not isinstance(op, EinSum):
+            return False
+        inside, outside = factors
+        operands = list(zip(vertex.inputs, op.inputs, strict=True))
+        name = made.fresh(f"{vertex.name}_1")
+        operands.append((name, op.output))
+        whole: Expr = Arg(len(vertex.inputs))
+        for how, by in outside:
+            whole = call("neg", whole) if how == "neg" else call(how, whole, by)
+        for join, agg, own in ((chain("mul", inside), op.agg, name), (whole, None, vertex.name)):
+            used = used_args(join)
+            numbered = replace_args(join, {k: Arg(place) for place, k in enumerate(used)})
+            made.add_einsum(op.output, [operands[k] for k in used], numbered, agg, own)
+        return True
 
     return rebuilt(graph, put)
 
@@ -110,21 +121,6 @@ def _factors(expr: Expr) -> Factors:
             return [*_factors(inner), ("neg", Const(1))] if used_args(inner) else [("mul", expr)]
         case _:
             return [("mul", expr)]
-
-
-def _add(vertex: Vertex, inside: list[Expr], outside: Factors, into: Graph) -> None:
-    op = vertex.op
-    assert isinstance(op, EinSum)  # noqa: S101
-    operands = list(zip(vertex.inputs, op.inputs, strict=True))
-    name = into.fresh(f"{vertex.name}_1")
-    operands.append((name, op.output))
-    whole: Expr = Arg(len(vertex.inputs))
-    for how, by in outside:
-        whole = call("neg", whole) if how == "neg" else call(how, whole, by)
-    for join, agg, made in ((chain("mul", inside), op.agg, name), (whole, None, vertex.name)):
-        used = used_args(join)
-        numbered = replace_args(join, {k: Arg(place) for place, k in enumerate(used)})
-        into.add_einsum(op.output, [operands[k] for k in used], numbered, agg, made)
 
 
 _QUOTIENT = call("div", Arg(0), Arg(1))

@@ -3,9 +3,9 @@
 A vertex that only moves values (a transpose, a broadcast, a diagonal) goes into all its readers.
 One that computes goes into its reader when nothing is computed twice for it: the reader is the only
 one and runs over the same labels, or the computation is cheap and reads one tensor of that size.
-Multiply-sum contractions keep their plain inputs, so that they stay matrix products, what ends an
-attention stays a vertex, so that one kernel can still compute it, and so does what is compared with
-each other.
+Multiply-sum contractions keep their plain inputs, so that they stay matrix products. The result of
+an attention stays a vertex, so that one kernel can compute all of it, and so do tensors that are
+compared with each other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from eindecomp.errors import ExpressionError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Op, ScatterAdd
 from eindecomp.graph.patterns.attention import find_attention
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like, remove_dead
+from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.work import is_product
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
 from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
 from eindecomp.lang.monoid import PROD, SUM
@@ -59,20 +60,19 @@ def fuse(graph: Graph) -> Graph:
     Z[i] <- sum 2 * exp(X[i,j])
     output Z
     """
-    fused = empty_like(graph)
     stored = {vertex.name for vertex in graph.outputs}
     stored |= {attention.result for attention in find_attention(graph)} | compared(graph)
-    fusion = _Fusion(graph, fused, graph.users(), _reads(graph), stored)
-    for vertex in graph.vertices.values():
-        if isinstance(vertex.op, EinSum):
-            form = fusion.absorb(vertex, vertex.op)
-            fused.add_einsum(
-                form.output, form.operands, form.join, vertex.op.agg, vertex.name, vertex.sizes
-            )
-        else:
-            copy_vertex(vertex, fused)
-    end_like(graph, fused)
-    return remove_dead(fused)
+    users, reads = graph.users(), _reads(graph)
+
+    def put(vertex: Vertex, fused: Graph) -> bool:
+        op = vertex.op
+        if isinstance(op, EinSum):
+            form = _Fusion(graph, fused, users, reads, stored).absorb(vertex, op)
+            own = (form.output, form.operands, form.join)
+            fused.add_einsum(*own, op.agg, vertex.name, vertex.sizes)
+        return isinstance(op, EinSum)
+
+    return remove_dead(rebuilt(graph, put))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Fusion:
     def may_compute_in(
         self, producer: Vertex, join: Expr, form: _Form, labels: Labels, op: EinSum
     ) -> bool:
-        if _is_product(op):
+        if is_product(op):
             return False
         is_cheap = _is_cheap(join)
         if form.labels != set(labels) and not is_cheap:
@@ -151,7 +151,7 @@ class _Fusion:
         """Whether every reader takes a cheap computation in, so that it need not be stored."""
         ops = [self.graph[reader].op for reader in self.users[producer]]
         return all(
-            isinstance(op, EinSum) and not _is_product(op) and len(op.inputs) < MAX_INPUTS
+            isinstance(op, EinSum) and not is_product(op) and len(op.inputs) < MAX_INPUTS
             for op in ops
         )
 
@@ -205,11 +205,6 @@ def _substitute(
     if len(kept) < len(order) - 1 or (operand in order and order.index(operand) < len(kept)):
         return None
     return _Form(form.output, kept, join)
-
-
-def _is_product(op: EinSum) -> bool:
-    """Whether a vertex contracts several tensors: what fast matrix products are for."""
-    return op.is_contraction and len(op.inputs) > 1
 
 
 def _is_cheap(join: Expr) -> bool:

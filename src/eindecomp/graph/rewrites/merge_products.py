@@ -14,8 +14,8 @@ from eindecomp.graph.rewrites.order_contractions import (
     join_factors,
     usual_steps,
 )
-from eindecomp.graph.rewrites.rebuild import copy_vertex, empty_like, end_like
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.rewrites.rebuild import rebuilt
+from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import LOW_PRECISION
 from eindecomp.lang.einsum import MAX_LABELS
 from eindecomp.lang.scalar import Arg
@@ -80,17 +80,17 @@ def merge_products(graph: Graph, products: dict[str, Merged]) -> Graph:
     output Z
     """
     gone = {name for product in products.values() for name in product.absorbed}
-    merged = empty_like(graph)
-    for name, vertex in graph.vertices.items():
+
+    def put(vertex: Vertex, merged: Graph) -> bool:
+        name = vertex.name
         if name in products:
             chain = products[name].chain
             operands = [(factor.name, factor.labels) for factor in chain.factors]
             join = join_factors(chain.factors, chain.join)
             merged.add_einsum(chain.output, operands, join, chain.agg, name, vertex.sizes)
-        elif name not in gone:
-            copy_vertex(vertex, merged)
-    end_like(graph, merged)
-    return merged
+        return name in products or name in gone
+
+    return rebuilt(graph, put)
 
 
 def _absorb(
@@ -126,11 +126,8 @@ def _renamed(outer: Merged, factor: ChainFactor, part: Chain) -> tuple[ChainFact
     for each in part.factors:
         for label in each.labels:
             if label not in names:
-                fresh = label
-                while fresh in used:
-                    fresh += "_"
-                names[label] = fresh
-                used.add(fresh)
+                names[label] = unused_label(label, used)
+                used.add(names[label])
     return tuple(
         replace(each, labels=tuple(names[label] for label in each.labels)) for each in part.factors
     )

@@ -18,44 +18,16 @@ from eindecomp.lang.scalar import Arg, used_args
 from eindecomp.lang.simplify import simplify
 
 
-def empty_like(graph: Graph) -> Graph:
-    """A graph with the same scalars and no vertex yet, whose fresh names avoid those of `graph`."""
-    return Graph.of((), (), graph.scalars, avoid=graph.vertices)
-
-
-def end_like(graph: Graph, made: Graph) -> None:
-    """Give a rebuilt graph the outputs and the ties of the one that it was made of."""
-    made.end((vertex.name for vertex in graph.outputs), graph.ties)
-
-
-def copy_vertex(
-    vertex: Vertex,
-    into: Graph,
-    renamed: Mapping[str, str] | None = None,
-    name: str | None = None,
-) -> Vertex:
-    """Add a vertex to another graph, reading renamed inputs."""
-    if not renamed and name is None:
-        return into.append(vertex)
-    name = name or vertex.name
-    inputs = [(renamed or {}).get(i, i) for i in vertex.inputs]
-    match vertex.op:
-        case Input():
-            return into.append(vertex)
-        case EinSum(labels, output, join, agg):
-            operands = list(zip(inputs, labels, strict=True))
-            return into.add_einsum(output, operands, join, agg, name, vertex.sizes)
-        case op:
-            return into.add(op, inputs, name, vertex.sizes)
-
-
 def rebuilt(graph: Graph, put: Callable[[Vertex, Graph], bool]) -> Graph:
-    """The graph with some vertices replaced: `put` adds what replaces one, and says whether."""
-    made = empty_like(graph)
+    """The graph with some vertices replaced: `put` adds what replaces one, if anything does.
+
+    Fresh names avoid those of the graph.
+    """
+    made = Graph.of((), (), graph.scalars, avoid=graph.vertices)
     for vertex in graph.vertices.values():
         if not put(vertex, made):
-            copy_vertex(vertex, made)
-    end_like(graph, made)
+            made.append(vertex)
+    made.end((vertex.name for vertex in graph.outputs), graph.ties)
     return made
 
 
@@ -117,22 +89,35 @@ def merge_common(graph: Graph) -> Graph:
     output C
     """
     first, outputs = _classes(graph)
-    merged = empty_like(graph)
+    wanted = {vertex.name for vertex in graph.outputs}
     renamed: dict[str, str] = {}
-    for vertex in graph.vertices.values():
-        name = vertex.name
+
+    def put(vertex: Vertex, merged: Graph) -> bool:
+        name, labels = vertex.name, vertex.labels
         if first[name] == name:
             # The class has the name of an output, if one is in it.
             renamed[name] = outputs.get(name, name)
-            copy_vertex(vertex, merged, renamed, renamed[name])
+            _add_renamed(vertex, merged, renamed)
         else:
             renamed[name] = renamed[first[name]]
-    for vertex in graph.outputs:
-        if vertex.name not in merged:
-            operand = (renamed[vertex.name], vertex.labels)
-            merged.add_einsum(vertex.labels, [operand], Arg(0), name=vertex.name)
-    end_like(graph, merged)
-    return merged
+            if name in wanted and name != renamed[name]:
+                merged.add_einsum(labels, [(renamed[name], labels)], Arg(0), name=name)
+        return True
+
+    return rebuilt(graph, put)
+
+
+def _add_renamed(vertex: Vertex, into: Graph, renamed: Mapping[str, str]) -> None:
+    """Add a vertex to another graph, under another name and reading renamed inputs."""
+    name, inputs = renamed[vertex.name], [renamed[source] for source in vertex.inputs]
+    match vertex.op:
+        case Input():
+            into.append(vertex)
+        case EinSum(labels, output, join, agg):
+            operands = list(zip(inputs, labels, strict=True))
+            into.add_einsum(output, operands, join, agg, name, vertex.sizes)
+        case op:
+            into.add(op, inputs, name, vertex.sizes)
 
 
 def _classes(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:

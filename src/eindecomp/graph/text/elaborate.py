@@ -335,7 +335,8 @@ def _einsum(
             f"aggregate it, such as 'sum (…)'",
             statement.rhs.at,
         )
-    new = scope.new_sizes(target, sizes)
+    unread = tuple(item for item in target.items if s.label_of(item) not in sizes)
+    new = scope.own_sizes(s.Ref(target.name, unread, target.at))
     refuse_mistyped(scope, target, refs, left_over)
     sizes |= new
     join = resolve_values([scope.with_sizes(t, sizes) for t in terms], scope.source, leaf)

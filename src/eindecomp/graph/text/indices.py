@@ -40,7 +40,7 @@ def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str
 
 
 def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
-    """Add the slice of a reference; what is left of its indices comes back."""
+    """Add the slice of a reference, and return it with the indices that are left."""
     source = scope.tensor(ref)
     windows = tuple(
         _window(scope, item, size, ref.name)
@@ -82,7 +82,7 @@ def _labels_in(items: Sequence[s.Item]) -> list[s.Item]:
 
 
 def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> Labels:
-    """Add the gather of a reference with one lookup; its labels come back."""
+    """Add the gather of a reference with one lookup, and return its labels."""
     lookups = [(k, item) for k, item in enumerate(ref.items) if isinstance(item, s.Lookup)]
     if len(lookups) > 1:
         raise scope.error("a tensor is looked up along one dimension at a time", ref.at)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from eindecomp.errors import ExpressionError, MacroError, Source, suggest
+from eindecomp.graph.vertex import unused_label
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.names import check_label, check_name
 from eindecomp.lang.scalar import FUNCTIONS, Const, values
@@ -253,10 +254,7 @@ class _Expansion:
         """A label of the body in the caller: bound, or kept apart from the caller's own."""
         if name in self.labels:
             return self.labels[name]
-        taken = {*self.sizes, *self.labels.values()}
-        while name in taken:
-            name += "_"
-        return name
+        return unused_label(name, {*self.sizes, *self.labels.values()})
 
     def items(self, items: Sequence[s.Item]) -> tuple[s.Item, ...]:
         """Indices with labels replaced and stars spelled out, each label once in a starred list."""

@@ -220,11 +220,6 @@ class Scope:
             if isinstance(item, s.Label)
         }
 
-    def new_sizes(self, target: s.Ref, known: Mapping[str, int]) -> dict[str, int]:
-        """The sizes of a target's labels that no input has."""
-        new = tuple(item for item in target.items if s.label_of(item) not in known)
-        return self.own_sizes(s.Ref(target.name, new, target.at))
-
 
 # Labels that were probably misspelt
 

@@ -18,7 +18,7 @@ from eindecomp.kernels.torch.tensors import aligned
 
 if TYPE_CHECKING:
     from eindecomp.graph.patterns.attention import Attention, KeyPart
-    from eindecomp.graph.patterns.terms import Value
+    from eindecomp.graph.patterns.terms import TensorExpr
     from eindecomp.lang.einsum import Labels
 
 
@@ -109,7 +109,7 @@ def row_labels(attention: Attention) -> Labels:
     return tuple(x for x in attention.output.labels if x not in attention.values)
 
 
-def condition_labels(attention: Attention, part: KeyPart, value: Value) -> Labels:
+def condition_labels(attention: Attention, part: KeyPart, value: TensorExpr) -> Labels:
     """The labels of the tensor that a mask, a bias or a length is given as, in order."""
     return tuple(x for x in (*row_labels(attention), part.key) if x in value.labels)
 
@@ -175,7 +175,7 @@ def conditions(
 ) -> tuple[Tensor | None, Tensor | None]:
     """What is added to the scores, and which keys are seen, both [batch, heads, queries, keys]."""
 
-    def laid_out(value: Value, given: Tensor) -> Tensor:
+    def laid_out(value: TensorExpr, given: Tensor) -> Tensor:
         return layout.condition(part, condition_labels(layout.attention, part, value), given)
 
     mask, keys, device = part.mask, layout.sizes[part.key], tile.k.device

@@ -31,7 +31,7 @@ Number = int | float
 class Cost:
     """A cost by its parts, in elements, bytes or seconds, depending on the objective.
 
-    What runs beside computing is no part of them.
+    What runs beside computing does not count.
 
     Attributes:
         join: What reading inputs costs (under the paper's objective, everything that kernels read)
@@ -52,13 +52,11 @@ class Cost:
     aggregate: dict[str, Number] = field(default_factory=dict[str, Number])
     repartition: dict[str, Number] = field(default_factory=dict[str, Number])
     compute: dict[str, Number] = field(default_factory=dict[str, Number])
-    edges: dict[tuple[str, str, int], Number] = field(
-        default_factory=dict[tuple[str, str, int], Number]
-    )
+    edges: dict[tuple[str, str, int], Number] = field(default_factory=dict[Any, Number])
 
     @property
     def total(self) -> Number:
-        """All of it."""
+        """The sum of all parts."""
         return sum(self.of(name) for name in self.join)
 
     def of(self, name: str) -> Number:
@@ -193,7 +191,5 @@ def repartition(held: Ints, held_tile: Ints, need: Ints, need_tile: Ints) -> Int
 
 
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
-    if rows.shape[1] == 0:
-        return rows[:1], np.zeros(len(rows), dtype=np.int64)
     distinct: Any = np.unique(rows, axis=0, return_inverse=True)
     return distinct[0], distinct[1].ravel()

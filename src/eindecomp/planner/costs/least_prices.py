@@ -96,27 +96,30 @@ def _tile(side: PieceCount) -> int:
 _ROUNDING = 1e-12
 
 
-class Link(NamedTuple):
-    """The axes of one level: their size and number, and what fetching along one takes at least."""
+class LinkLevel(NamedTuple):
+    """The axes of one level: their size and number, and what fetching along one takes."""
 
     size: int
     axes: int
     fetch: Line
+    """No fetch along one is below it, whatever its size and collective."""
     first: int
     """The outermost of them; all are alike."""
 
 
-def links_of(mesh: Mesh, machine: Machine) -> tuple[Link, ...]:
+def links_of(mesh: Mesh, machine: Machine) -> tuple[LinkLevel, ...]:
     """The levels of a mesh, outermost first."""
     axes = [
         (size, tuple(_carried(machine, kind, name) for kind in COLLECTIVES))
         for name, size in zip(mesh.names, mesh.sizes, strict=True)
     ]
-    links: list[Link] = []
+    links: list[LinkLevel] = []
     for (size, _), run in groupby(enumerate(axes), key=itemgetter(1)):
         alike = [axis for axis, _ in run]
-        least = _least_fetch(machine, mesh.names[alike[0]])
-        links.append(Link(size, len(alike), least, alike[0]))
+        carried = [_carried(machine, kind, mesh.names[alike[0]]) for kind in FETCHES]
+        lines = [each.floor if isinstance(each, Curve) else each for each in carried]
+        start, pace = (min(of) for of in zip(*lines, strict=True))
+        links.append(LinkLevel(size, len(alike), Line(start, pace), alike[0]))
     return tuple(links)
 
 
@@ -126,14 +129,6 @@ def _carried(machine: Machine, kind: Collective, axis: str) -> Curve | Line:
         return curve
     start = machine.task_overhead + machine.latency_of(axis)
     return Line(start, 1 / machine.bandwidth_of(axis))
-
-
-def _least_fetch(machine: Machine, axis: str) -> Line:
-    """A line that no fetch along an axis is below, whatever its size and collective."""
-    carried = [_carried(machine, kind, axis) for kind in FETCHES]
-    lines = [each.floor if isinstance(each, Curve) else each for each in carried]
-    start, pace = (min(of) for of in zip(*lines, strict=True))
-    return Line(start, pace)
 
 
 @dataclass(frozen=True)
@@ -153,13 +148,11 @@ class LeastSeconds:
         return self.price.mesh
 
     @cached_property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[LinkLevel, ...]:
         """The levels of the mesh."""
         links = links_of(self.mesh, self.price.machine)
-        if not self.fine:
-            return links
         apart = [link._replace(axes=1) for link in links[:-1] for _ in range(link.axes)]
-        return (*apart, *links[-1:])
+        return (*apart, *links[-1:]) if self.fine else links
 
     @property
     def levels(self) -> tuple[tuple[int, ...], ...]:
@@ -243,10 +236,8 @@ class LeastSeconds:
         aggregated = list(choices.view.aggregated)
         dims = [i for dim in choices.view.output if (i := choices.view.index(dim)) is not None]
         homes: Any = choices.homes
-        pieces = np.array(
-            [[1] * levels if not home else _levels(home, levels) for home in homes],
-            dtype=np.float64,
-        ).reshape(len(homes), levels)
+        each = [[prod(side.levels[k] for side in home) for k in range(levels)] for home in homes]
+        pieces = np.array(each, dtype=np.float64).reshape(len(homes), levels)
         placed = np.rint(np.log(pieces) / base).astype(np.int64)
         return axes[:, aggregated].sum(axis=1), placed[None] - axes[:, dims].sum(axis=1)[:, None]
 
@@ -261,17 +252,8 @@ class LeastSeconds:
         return self.price.hides(vertex, choices, items, fetches)
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
-        """As for bytes."""
+        """The same as for bytes."""
         return LeastBytes(self.mesh).held(cuts, item)
-
-
-def _levels(sides: PieceCounts, levels: int) -> list[int]:
-    """Into how many pieces the axes of each level cut a tensor."""
-    pieces = [1] * levels
-    for side in sides:
-        for level, n in enumerate(side.levels):
-            pieces[level] *= n
-    return pieces
 
 
 def _of_group(sides: Sequence[PieceCount], level: int) -> tuple[Floats, Floats]:
@@ -291,16 +273,16 @@ def _crossed(total: Floats, missing: Floats, size: int, even: Mask) -> Floats:
     Where pieces are even, devices that agree on one more axis find as much as those before them did
     or, of n coordinates of that axis, at least one n-th of it.
     """
-    found = np.maximum(total - missing, _ROUNDING * np.maximum(total, 1))
-    times = np.ceil(np.log(np.maximum(total, 1) / found) / np.log(size) - 1e-6)
+    shared = np.maximum(total - missing, _ROUNDING * np.maximum(total, 1))
+    times = np.ceil(np.log(np.maximum(total, 1) / shared) / np.log(size) - 1e-6)
     some = missing > _ROUNDING * total
     return np.where(some, np.where(even, np.maximum(times, 1), 1.0), 0.0)
 
 
 def _apart(
-    held: Sequence[PieceCounts], needed: Sequence[PieceCounts], links: tuple[Link, ...]
+    held: Sequence[PieceCounts], needed: Sequence[PieceCounts], links: tuple[LinkLevel, ...]
 ) -> list[Ints]:
-    """How many coordinates of a device must be equal for its group to hold what it needs, at least.
+    """The fewest coordinates of a device that must be equal for its group to hold what it needs.
 
     For each level, where pieces are even. Digits of both pieces that stand for axes of different
     levels make two coordinates equal; of equalities that close a cycle, half are for nothing, at

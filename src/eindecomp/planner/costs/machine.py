@@ -18,8 +18,7 @@ import numpy as np
 from eindecomp.above import from_above
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.graph.ops import Op
-from eindecomp.graph.work import tile_functions
-from eindecomp.lang.einsum import EinSum
+from eindecomp.graph.work import is_product, tile_functions
 from eindecomp.layout.mesh import Mesh, check_axis_name
 from eindecomp.solve.problem.arrays import Floats
 
@@ -30,18 +29,13 @@ That is the operations for each element that is read or written: 2·n/3 for matr
 2·w for one of few rows w, about 2 for a vector. Between these, rates are interpolated.
 """
 LOOPS = "loops"
-"""All that is no product."""
+"""Everything that is not a product."""
 FUNCTIONS = "functions"
 """Elementary functions such as `exp`, each of which is many operations."""
 SHAPES = (*INTENSITIES, LOOPS, FUNCTIONS)
 STAND_INS = {"huge": "large", FUNCTIONS: LOOPS}
 """Shapes that older profiles lack, and those whose rates they then have."""
 _ITEM = 4
-
-
-def is_product(op: Op | None) -> bool:
-    """Whether a vertex, if it is one, multiplies tensors and sums."""
-    return isinstance(op, EinSum) and op.is_contraction and len(op.inputs) > 1
 
 
 def rate(flops: float | Mapping[str, float], op: Op | None, intensity: Any, item: int) -> Any:
@@ -104,8 +98,8 @@ class Curve:
         """The seconds that messages of these sizes take."""
         points = np.array(self.points, dtype=np.float64)
         asked = np.array(sizes, dtype=np.float64)
-        found = np.interp(asked, points[:, 0], points[:, 1])
-        return found * np.maximum(asked / self.points[-1][0], 1.0)
+        between = np.interp(asked, points[:, 0], points[:, 1])
+        return between * np.maximum(asked / self.points[-1][0], 1.0)
 
     @property
     def floor(self) -> Line:
@@ -150,23 +144,19 @@ def _sampled(curves: Iterable[Curve]) -> tuple[list[float], Floats]:
 def _checked(points: Sequence[Any]) -> tuple[tuple[float, float], ...]:
     if isinstance(points, str | bytes) or not 0 < len(points) <= MOST_POINTS:
         raise PlanError(f"a curve has 1 to {MOST_POINTS} points, not {quote(points)}")
-    found: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float]] = []
     for point in points:
-        size, seconds = _pair(point)
-        if found and not (size > found[-1][0] and seconds >= found[-1][1]):
+        try:
+            size, seconds = (float(number) for number in point)
+        except (TypeError, ValueError):
+            size, seconds = 0.0, 0.0
+        if not (0 < size < inf and 0 < seconds < inf):
+            message = f"a curve's points are bytes and seconds, both positive: {quote(point)}"
+            raise PlanError(message)
+        if pairs and not (size > pairs[-1][0] and seconds >= pairs[-1][1]):
             raise PlanError(f"a curve's sizes and seconds ascend, but {quote(point)} does not")
-        found.append((size, seconds))
-    return tuple(found)
-
-
-def _pair(point: Any) -> tuple[float, float]:
-    try:
-        size, seconds = (float(number) for number in point)
-    except (TypeError, ValueError):
-        size, seconds = 0.0, 0.0
-    if not (0 < size < inf and 0 < seconds < inf):
-        raise PlanError(f"a curve's points are bytes and seconds, both positive: {quote(point)}")
-    return size, seconds
+        pairs.append((size, seconds))
+    return tuple(pairs)
 
 
 Collective = Literal["all_gather", "all_to_all", "reduce_scatter", "point_to_point"]
@@ -213,14 +203,13 @@ class Machine:
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
     task_overhead: float = 0.0
     overlap: float = 0.0
-    transfers: Mapping[str, Mapping[str, Curve]] = field(
-        default_factory=dict[str, Mapping[str, Curve]]
-    )
+    transfers: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flops", _all_shapes(self.flops))
-        named = [("flops", x) for x in _by_shape(self.flops)]
-        named += [("memory_bandwidth", self.memory_bandwidth)]
+        flops = _all_shapes(self.flops)
+        object.__setattr__(self, "flops", flops)
+        rates = flops.values() if isinstance(flops, Mapping) else [flops]
+        named = [*(("flops", x) for x in rates), ("memory_bandwidth", self.memory_bandwidth)]
         named += [(f"bandwidth of {n}", x) for n, x in _by_name(self.bandwidth).items()]
         for name, value in named:
             if not _is_number(value) or not value > 0:
@@ -304,23 +293,16 @@ def _short(rate: float, unit: str) -> str:
 
 
 def _all_shapes(given: float | Mapping[str, float]) -> float | Mapping[str, float]:
-    """Rates by shape, where those that may be missing are as fast as others."""
+    """Rates by shape, checked; those that may be missing are as fast as others."""
     if not isinstance(given, Mapping):
         return given
-    missing = {name: near for name, near in STAND_INS.items() if name not in given}
-    return {**given, **{name: given[near] for name, near in missing.items() if near in given}}
-
-
-def _by_shape(given: float | Mapping[str, float]) -> list[float]:
-    """The rates, after checking that those by shape are for all of them and can be interpolated."""
-    if not isinstance(given, Mapping):
-        return [given]
-    if set(given) != set(SHAPES):
+    rates = {name: given[near] for name, near in STAND_INS.items() if near in given} | dict(given)
+    if set(rates) != set(SHAPES):
         raise PlanError(f"flops by shape are for {', '.join(SHAPES)}, not for {quote(list(given))}")
-    for name, value in given.items():
+    for name, value in rates.items():
         if not _is_number(value) or not isfinite(value):
             raise PlanError(f"a machine's flops of {name} must be finite, not {quote(value)}")
-    return list(given.values())
+    return {name: rates[name] for name in SHAPES}
 
 
 def _by_name(given: float | Mapping[str, float]) -> dict[str, float]:
@@ -343,7 +325,7 @@ def _plain(given: float | Mapping[str, float]) -> float | dict[str, float]:
 
 def _curves(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Curve]]:
     """Curves by collective and axis, each a `Curve` or its points."""
-    found: dict[str, dict[str, Curve]] = {}
+    transfers: dict[str, dict[str, Curve]] = {}
     for collective, curves in given.items():
         if collective not in COLLECTIVES:
             raise PlanError(
@@ -354,11 +336,11 @@ def _curves(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Curve
             raise PlanError(f"transfers of {collective} are {{axis: curve}}, not {quote(curves)}")
         for axis in curves:
             check_axis_name(axis)
-        found[collective] = {
+        transfers[collective] = {
             axis: curve if isinstance(curve, Curve) else Curve(curve)
             for axis, curve in curves.items()
         }
-    return found
+    return transfers
 
 
 def _of(given: float | Mapping[str, float], axis: str, what: str) -> float:

@@ -54,18 +54,18 @@ class Price(Protocol):
         ...
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
-        """From each held cut to each needed one; ∞ where what is needed is not held."""
+        """The price from each held cut to each needed one; ∞ where what is needed is not held."""
         ...
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
-        """From each assignment's partial results to each home; ∞ where it cannot be reached.
+        """The price from each assignment's partial results to each home; ∞ if it is out of reach.
 
         `partial` is the item size of partial results, `item` that of results.
         """
         ...
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
-        """The kernel calls of each assignment; `items` are the inputs' item sizes."""
+        """The price of each assignment's kernel calls; `items` are the inputs' item sizes."""
         ...
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
@@ -76,7 +76,7 @@ class Price(Protocol):
 def hidden(
     price: object, vertex: Vertex, choices: Choices, items: tuple[int, ...], fetches: int
 ) -> Costs | None:
-    """What each fetch, and the reduction, costs less under each assignment; None for nothing.
+    """How much less each fetch, and the reduction, costs under each assignment; None for nothing.
 
     That is what `hides` of the prices says, where communication can run beside computing; `fetches`
     is the number of inputs that are fetched.
@@ -86,7 +86,7 @@ def hidden(
 
 
 def beyond(costs: Any, hides: Any | None) -> Any:
-    """What costs are beyond what is hidden of them."""
+    """The part of costs that is not hidden."""
     return costs if hides is None else np.maximum(costs - hides, 0.0)
 
 
@@ -115,7 +115,7 @@ class PriceInBytes:
         return np.zeros(len(choices.assignments), dtype=np.int64)
 
     def held(self, cuts: Sequence[Cut], item: int) -> Costs:
-        """As many of the largest piece as there are devices."""
+        """The largest piece of each cut, times the number of devices."""
         tiles = [prod(largest_side(self.mesh, span) for span in cut) for cut in cuts]
         return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
 
@@ -137,7 +137,11 @@ class PriceInSeconds:
         seconds = np.zeros((len(held), len(needed)))
         before = np.zeros(seconds.shape)
         for axis in range(len(self.mesh.sizes)):
-            missing = total - self._near(held, needed, axis + 1)
+            # Cuts that differ only in inner axes are alike here, if those are also the innermost.
+            outer = [outer_cut(c, axis + 1) if nests_outward(c, axis + 1) else c for c in held]
+            distinct = {cut: i for i, cut in enumerate(dict.fromkeys(outer))}
+            near = overlaps_within(self.mesh, list(distinct), needed, axis + 1)
+            missing = total - near[[distinct[cut] for cut in outer]]
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
             seconds += np.where(crossing > 0, self._fetch_along(axis, held, needed, crossing), 0.0)
             before = np.maximum(before, missing)
@@ -153,14 +157,6 @@ class PriceInSeconds:
             seconds += np.where(mask, self.link(axis, size, 1, kind), 0.0)
         return seconds
 
-    def _near(self, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Any:
-        """What devices find on those that have the same coordinates along some outer axes."""
-        # Cuts that differ only in inner axes are alike here, if those are also the innermost.
-        keys = [outer_cut(cut, axes) if nests_outward(cut, axes) else cut for cut in held]
-        distinct = {cut: i for i, cut in enumerate(dict.fromkeys(keys))}
-        table = overlaps_within(self.mesh, list(distinct), needed, axes)
-        return table[[distinct[key] for key in keys]]
-
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """Reduce-scatters from the innermost axis out, then all-gathers over replicating axes."""
         seconds = np.zeros(choices.reduced.shape)
@@ -171,9 +167,8 @@ class PriceInSeconds:
             summed = sorted(x for i in aggregated for x in choices.assignments[a][i])
             for axis in reversed(summed):
                 ways = self.mesh.sizes[axis]
-                seconds[a, h] += self.link(
-                    axis, size * (ways - 1) / ways, ways - 1, "reduce_scatter"
-                )
+                moved = size * (ways - 1) / ways
+                seconds[a, h] += self.link(axis, moved, ways - 1, "reduce_scatter")
                 size /= ways
             size *= item / partial
             scattered = {axis for own in places for axis in own}
@@ -219,7 +214,7 @@ class PriceInSeconds:
         return self.machine.overlap * self._kernel(vertex, choices, items) / shares
 
     def held(self, cuts: Sequence[Cut], item: int) -> Any:
-        """As for bytes."""
+        """The same as for bytes."""
         return PriceInBytes(self.mesh).held(cuts, item)
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:

@@ -73,32 +73,27 @@ def add_usage(model: MovementModel) -> int:
     """
     lives = Lifetimes.of(model.graph, model.rules)
     for name, now in lives.steps.items():
-        _add_result(model, name, now, lives.held[name])
+        site, held = model.sites[name], lives.held[name]
+        model.tables.use(model.assign[name], _working(model, site), now, now + 1)
+        homes = site.vertex.dtype.itemsize * _fullest(model, site.choices.homes)
+        model.tables.use(model.home[name], homes, *held)
+        _add_second(model, name, now + 1, held[1])
     for vertex in model.graph.inputs:
         _add_input(model, vertex, lives)
     end = len(lives.steps)
     for name, reading in _readers(model).items():
-        held = _add_held(model, model.graph[name], reading, end)
+        layouts = _add_held(model, model.graph[name], reading, end)
         for site, k in reading:
             now = lives.steps[site.vertex.name]
             lasts = not model.rules.has_home(model.graph[name])
-            _add_copy(model, site, k, held, (0, end) if lasts else (now, now + 1))
-    held = 0
+            _add_copy(model, site, k, layouts, (0, end) if lasts else (now, now + 1))
+    always = 0
     for vertex in model.graph.outputs:
         if isinstance(vertex.op, Fill):  # a device makes a share of it along its longest side
             longest = max(vertex.shape, default=1)
             share = -(-longest // model.price.mesh.devices)
-            held += vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
-    return held
-
-
-def _add_result(model: MovementModel, name: str, now: int, held: tuple[int, int]) -> None:
-    """What a vertex's step takes, and its layouts until they are last read."""
-    site = model.sites[name]
-    model.tables.use(model.assign[name], _working(model, site), now, now + 1)
-    homes = site.vertex.dtype.itemsize * _fullest(model, site.choices.homes)
-    model.tables.use(model.home[name], homes, *held)
-    _add_second(model, name, now + 1, held[1])
+            always += vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
+    return always
 
 
 def _add_input(model: MovementModel, vertex: Vertex, lives: Lifetimes) -> None:
@@ -310,23 +305,19 @@ def check_memory(graph: Graph, rules: LayoutRules, mesh: Mesh, memory: int) -> N
     That each is held only once, in equal parts or as its pin says, is the least that plans take.
     """
     lives = Lifetimes.of(graph, rules)
-    least = {name: _least(graph[name], rules, mesh) for name in lives.held}
+    least: dict[str, int] = {}
+    for name in lives.held:
+        pinned = rules.pinned.get(rules.tie.get(name, name))
+        shared = -(-graph[name].elements // mesh.devices)
+        elements = int(fullest(mesh, pinned).min()) if pinned else shared
+        least[name] = elements * graph[name].dtype.itemsize
     step = lives.fullest_step(least)
     held = sum(least[name] for name in lives.held_at(step))
     if held > memory:
         now = graph[list(lives.steps)[step]]
         raise PlanError(
             f"found no plan that fits into {show_bytes(memory)} of memory per device at step "
-            f"{step + 1} of {len(lives.steps)}, which computes {now}: what is held then takes "
-            f"{show_bytes(held)} on each of {mesh.devices} devices, even if each tensor is held "
-            f"only in its home; {show_bytes(held - memory)} are missing"
+            f"{step + 1} of {len(lives.steps)}, which computes {now}: that needs at least "
+            f"{show_bytes(held)} on each of {mesh.devices} devices, even without copies; "
+            f"{show_bytes(held - memory)} are missing"
         )
-
-
-def _least(vertex: Vertex, rules: LayoutRules, mesh: Mesh) -> int:
-    """The bytes of a tensor that the fullest device holds at least."""
-    elements = -(-vertex.elements // mesh.devices)
-    pinned = rules.pinned.get(rules.tie.get(vertex.name, vertex.name))
-    if pinned:
-        elements = int(fullest(mesh, pinned).min())
-    return elements * vertex.dtype.itemsize

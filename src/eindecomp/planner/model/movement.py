@@ -67,7 +67,7 @@ class MovementModel:
     second_layouts: dict[str, tuple[Cut, ...]]
     """The second layouts that a tensor may be kept in, if it is read more than once."""
     sharers: dict[str, float]
-    """The number of readers among which fetches of a tensor are divided, instead of those."""
+    """For a tensor without second layouts, the number of readers that divide its fetches."""
     relays: dict[str, tuple[Cut, ...]]
     """The layouts through which such a fetch may go, where a detour can cost less."""
     pairs: bool = False
@@ -90,7 +90,7 @@ class MovementModel:
         graph: Graph,
         price: Price,
         choices_of: Callable[[Vertex, View], Choices | None],
-        rules: LayoutRules | None = None,
+        rules: LayoutRules,
         *,
         pairs: bool = False,
         apart: bool = False,
@@ -110,7 +110,6 @@ class MovementModel:
         With `alike`, all vertices that have one name there share one choice.
         """
         alike = {} if alike is None else alike
-        rules = LayoutRules() if rules is None else rules
         own = choices_of_all(graph, rules, choices_of, alike)
         second = second_layouts(graph, rules, own, alike)
         sharers: dict[str, float] = {}
@@ -119,12 +118,11 @@ class MovementModel:
             sharers = sharers_of(graph, rules, own, second, by_levels=by_levels)
             relays = {n: c for n, c in second.items() if n in sharers} if by_levels else {}
             second = {name: cuts for name, cuts in second.items() if name not in sharers}
-        sites = {
-            name: Site(
-                graph[name], choices, _flagged(graph[name], choices, second if pairs else {})
-            )
-            for name, choices in own.items()
-        }
+        sites: dict[str, Site] = {}
+        for name, choices in own.items():
+            reads = enumerate(zip(graph[name].inputs, choices.reads, strict=True))
+            flagged = (k for k, (source, read) in reads if source in second and read is not None)
+            sites[name] = Site(graph[name], choices, tuple(flagged) if pairs else ())
         model = MovementModel(
             graph, price, rules, sites, second, sharers, relays, pairs, apart,
             by_levels, alike, CostTables(deadline),
@@ -213,7 +211,11 @@ class MovementModel:
         if not isinstance(site.vertex.op, Input):
             unary = unary + self.price.compute(site.vertex, own, self._items(site))
         hides = self._hides(site)
-        scatter = beyond(self._reduce_scatter(site), None if hides is None else hides[:, None])
+        asked = (site.vertex.elements, state_bytes(self.graph, site.vertex), item)
+        scatter = self.once(
+            (id(own), "scatter", *asked), lambda: self.price.reduce_scatter(own, *asked)
+        )
+        scatter = beyond(scatter, None if hides is None else hides[:, None])
         merged = own.is_settled and not self.apart
         if merged:
             settled = scatter[np.arange(len(scatter)), site.home_of]
@@ -260,13 +262,6 @@ class MovementModel:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-    def _reduce_scatter(self, site: Site) -> Any:
-        """What reducing costs; equal layers have the same choices."""
-        vertex = site.vertex
-        asked = (vertex.elements, state_bytes(self.graph, vertex), vertex.dtype.itemsize)
-        key = (id(site.choices), "scatter", *asked)
-        return self.once(key, lambda: self.price.reduce_scatter(site.choices, *asked))
 
     def _items(self, site: Site) -> tuple[int, ...]:
         return tuple(self.graph[n].dtype.itemsize for n in site.vertex.inputs)
@@ -320,7 +315,10 @@ class MovementModel:
             return
         reader, hides = self.assign[site.vertex.name], self._hides(site)
         if self.needs and name in self.second and len(reads.cuts) < len(reads.of):
-            hides = _most_hidden(hides, reads)
+            if hides is not None:  # for each cut, the most that any assignment hides that reads it
+                most = np.zeros(len(reads.cuts))
+                np.maximum.at(most, reads.of, hides)
+                hides = most
             reader, reads = self._add_need(site, k, reads)
         fetch = InputRead(
             self.price,
@@ -361,23 +359,3 @@ class MovementModel:
         key = (id(site.choices), k, "need")
         self.tables.table((self.assign[site.vertex.name], need), key, table)
         return need, Reads(reads.cuts, each)
-
-
-def _most_hidden(hides: Any | None, reads: Reads) -> Any | None:
-    """For each cut that is read, the most that any assignment hides that reads it."""
-    if hides is None:
-        return None
-    most = np.zeros(len(reads.cuts))
-    np.maximum.at(most, reads.of, hides)
-    return most
-
-
-def _flagged(
-    vertex: Vertex, choices: Choices, second: Mapping[str, tuple[Cut, ...]]
-) -> tuple[int, ...]:
-    """The inputs for which the vertex's choices say which layout is read."""
-    return tuple(
-        k
-        for k, (name, reads) in enumerate(zip(vertex.inputs, choices.reads, strict=True))
-        if name in second and reads is not None
-    )

@@ -63,36 +63,29 @@ class CostTables:
     def use(self, variable: int, usage: Costs, start: int, stop: int) -> None:
         """Say what a variable's choices use from step `start` up to `stop`, beside what they do."""
         if self.intervals[variable] != (0, 0):
-            variable = self._twin(variable)
+            # Another variable, which always chooses the same.
+            size = len(usage)
+            twin = self.variable(np.zeros(size, dtype=np.int64))
+            other, zero = ~np.eye(size, dtype=bool), np.zeros((1, 1), dtype=np.int64)
+            self.table((variable, twin), ("same", size), lambda: infinite_where(other, zero))
+            variable = twin
         self.usage[variable] = usage
         self.intervals[variable] = (start, stop)
-
-    def _twin(self, variable: int) -> int:
-        """Another variable that always chooses the same."""
-        size = len(self.unary[variable])
-        twin = self.variable(np.zeros(size, dtype=np.int64))
-        other, zero = ~np.eye(size, dtype=bool), np.zeros((1, 1), dtype=np.int64)
-        self.table((variable, twin), ("same", size), lambda: infinite_where(other, zero))
-        return twin
 
     def table(self, scope: Scope, key: Hashable, make: Callable[[], Costs]) -> None:
         """Add a table over the choices of several variables, unless it is all zeros."""
         if key not in self._known:
-            self._make_room(scope)
+            self.cells += prod(len(self.unary[v]) for v in scope)
+            if self.cells > budgets.ALL_CELLS:
+                raise UnsolvedError(f"the cost tables have more than {budgets.ALL_CELLS} entries")
+            if planning_time() > self.deadline:
+                raise UnsolvedError("time is up")
             table = make()
             self._known[key] = len(self.tables) if table.any() else -1
             if table.any():
                 self.tables.append(table)
         if self._known[key] >= 0:
             self.uses[scope, self._known[key]] += 1
-
-    def _make_room(self, scope: Scope) -> None:
-        """Refuse a table for which there is no memory or no time."""
-        self.cells += prod(len(self.unary[v]) for v in scope)
-        if self.cells > budgets.ALL_CELLS:
-            raise UnsolvedError(f"the cost tables have more than {budgets.ALL_CELLS} entries")
-        if planning_time() > self.deadline:
-            raise UnsolvedError("time is up")
 
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""
@@ -103,20 +96,16 @@ class CostTables:
         tables: list[tuple[Scope, Costs]] = []
         for (scope, number), times in self.uses.items():
             # Which variables are the same, not which ones they are, decides what becomes of it.
-            key = (number, times, tuple(scope.index(v) for v in scope))
+            axes = tuple(scope.index(v) for v in scope)
+            key = (number, times, axes)
             if key not in made:
-                made[key] = _once_each(key[2], multiplied(self.tables[number], times))
+                table, kept = multiplied(self.tables[number], times), tuple(dict.fromkeys(axes))
+                if kept != axes:  # of a variable that is named twice, the choices are equal
+                    table = np.ascontiguousarray(np.einsum(table, axes, kept))
+                made[key] = kept, table
             places, table = made[key]
             tables.append((tuple(scope[k] for k in places), table))
         return problem_over(self.unary, tables, **limited)
-
-
-def _once_each(scope: Scope, table: Costs) -> tuple[Scope, Costs]:
-    """A table over distinct variables: where one is named twice, its choices are equal."""
-    kept = tuple(dict.fromkeys(scope))
-    if kept == scope:
-        return scope, table
-    return kept, np.ascontiguousarray(np.einsum(table, scope, kept))
 
 
 class Holder(NamedTuple):
@@ -158,11 +147,6 @@ class InputRead:
     """What each assignment of the reader hides of a fetch; None for nothing."""
 
     @property
-    def _needs(self) -> Ints:
-        """The cut that each choice of the reader needs."""
-        return np.repeat(self.reads.of, self.flags)
-
-    @property
     def _from_second(self) -> Mask:
         """Which choices of the reader read the second layout."""
         if self.bit is None:
@@ -172,8 +156,11 @@ class InputRead:
     def home_table(self) -> Any:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
-        if self.sharers > 1:
-            price = self._relayed(price)
+        if self.relays and self.sharers > 1:  # directly, or by way of one other layout
+            there = self.price.fetch(self.holder.homes, self.relays, self.item)
+            onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
+            for k in range(len(self.relays)):
+                price = np.minimum(price, there[:, k, None] + onward[k])
         table = self._read(self.holder.spread(price))
         if self.sharers > 1:
             # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
@@ -184,17 +171,7 @@ class InputRead:
     def _read(self, price: Any) -> Any:
         """From a column for each needed cut to one for each choice of the reader."""
         hides = None if self.hides is None else np.repeat(self.hides, self.flags)[None]
-        return beyond(price[:, self._needs], hides)
-
-    def _relayed(self, direct: Any) -> Any:
-        """The least that fetching takes, directly or by way of one other layout."""
-        if not self.relays:
-            return direct
-        there = self.price.fetch(self.holder.homes, self.relays, self.item)
-        onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
-        for k in range(len(self.relays)):
-            direct = np.minimum(direct, there[:, k, None] + onward[k])
-        return direct
+        return beyond(price[:, np.repeat(self.reads.of, self.flags)], hides)
 
     def second_table(self) -> Any:
         """From the second layout, where the reader's choice says so; row 0 means there is none."""
@@ -218,13 +195,13 @@ def choices_of_all(
     alike: Mapping[str, str],
 ) -> dict[str, Choices]:
     """What each vertex can choose; those that are left out choose nothing."""
-    found: dict[str, Choices | None] = {}
+    of_kind: dict[str, Choices | None] = {}
     own: dict[str, Choices] = {}
     for vertex in rules.chosen(graph):
         kind = alike.get(vertex.name, vertex.name)
-        if kind not in found:
-            found[kind] = choices_of(vertex, view_of(graph, vertex))
-        if (choices := found[kind]) is not None:
+        if kind not in of_kind:
+            of_kind[kind] = choices_of(vertex, view_of(graph, vertex))
+        if (choices := of_kind[kind]) is not None:
             own[vertex.name] = choices
     return own
 
@@ -240,12 +217,12 @@ def second_layouts(
     for name, _, reads in _read(graph, rules, own):
         wanted.setdefault(name, []).append(reads)
     of_kind: dict[str, tuple[Cut, ...]] = {}
-    found: dict[str, tuple[Cut, ...]] = {}
+    layouts: dict[str, tuple[Cut, ...]] = {}
     for name, reading in wanted.items():
         if len(reading) > 1 and name not in rules.gathered:
             cuts = tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
-            found[name] = of_kind.setdefault(alike.get(name, name), cuts)
-    return found
+            layouts[name] = of_kind.setdefault(alike.get(name, name), cuts)
+    return layouts
 
 
 def sharers_of(

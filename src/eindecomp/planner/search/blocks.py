@@ -82,24 +82,20 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
 
-def improve(search: Search, outcome: Outcome, goal: float, sizes: Sequence[int]) -> Outcome:
-    """Choose blocks of axes again until nothing improves, the goal is met or time is up."""
-    for size in sizes:
-        outcome, is_settled = improve_blocks(search, outcome, goal, size)
-        if is_settled:
-            break  # smaller blocks would find nothing either
-    return outcome
-
-
 def improve_blocks(
     search: Search, outcome: Outcome, goal: float, size: int, *, searched: bool = False
 ) -> tuple[Outcome, bool]:
-    """The same for blocks of one size; those too wide for elimination may be `searched`.
+    """Choose blocks of axes again until nothing improves, the goal is met or time is up.
+
+    All are of one size, neighbouring axes first, then all other groups. Those too wide for
+    elimination may be `searched`.
 
     Also returns whether no such block improves the plan, or the goal is met, or time is up; if not,
     a block was too wide to be solved.
     """
-    windows = _windows(search, size)
+    axes = all_axes(search)
+    near = [axes[a : a + size] for a in range(len(axes) - size + 1)]
+    windows = list(dict.fromkeys([*near, *combinations(axes, size)]))
     stale = turn = 0
     last = 0.0
     while stale < len(windows) and outcome.cost > goal:
@@ -108,10 +104,8 @@ def improve_blocks(
             return outcome, True
         hurried = search
         if searched:
-            end = started + max(
-                budgets.BLOCK_SHARE * (search.deadline - started), budgets.BLOCK_SECONDS
-            )
-            hurried = replace(search, deadline=end)
+            share = budgets.BLOCK_SHARE * (search.deadline - started)
+            hurried = replace(search, deadline=started + max(share, budgets.BLOCK_SECONDS))
         window = windows[turn % len(windows)]
         try:
             other = choose_block(hurried, window, outcome.decisions, pairs=searched)
@@ -131,14 +125,6 @@ def block_sizes(search: Search) -> tuple[int, ...]:
     while ways(most, size + 1, any_order=search.any_order) <= budgets.BLOCK_WAYS:
         size += 1
     return tuple(range(min(size, max(len(search.mesh.sizes), 1)), 0, -1))
-
-
-def _windows(search: Search, size: int) -> list[tuple[int, ...]]:
-    """Blocks to choose again: neighbouring axes first, then all other groups."""
-    axes = len(search.mesh.sizes)
-    near = [tuple(range(a, a + size)) for a in range(axes - size + 1)]
-    others = [block for block in combinations(range(axes), size) if block not in near]
-    return near + others
 
 
 def choose_block(

@@ -21,7 +21,7 @@ from eindecomp.planner.search.blocks import (
     block_sizes,
     choose_block,
     choose_by_blocks,
-    improve,
+    improve_blocks,
     improve_layers,
     start_from_pieces,
     with_equal_layers,
@@ -64,10 +64,7 @@ class AllAxes:
         if search.memory is not None or search.alike:
             return None
         try:
-            model = MovementModel.of(
-                search.graph, search.price, search.every_choice, search.rules,
-                deadline=search.deadline,
-            )  # fmt: skip
+            model = search.model(search.every_choice)
         except UnsolvedError:
             return None
         bounding = Bounding.begin(model.problem(), search.deadline)
@@ -232,7 +229,7 @@ def _choose_blocks(choosing: Choosing) -> None:
 
 
 def _improve_blocks(choosing: Choosing) -> None:
-    """Blocks again, given all others."""
+    """Choose blocks of axes again, given all others."""
     share = budgets.IMPROVE_SHARE if choosing.is_joint else budgets.IMPROVE_ALONE_SHARE
     _improve(choosing, choosing.search.hurried(share), choosing.sizes)
 
@@ -246,7 +243,12 @@ def _improve_order(choosing: Choosing) -> None:
 def _improve(choosing: Choosing, search: Search, sizes: tuple[int, ...]) -> None:
     assert choosing.best is not None  # noqa: S101 - blocks come before
     search.tell("improve", choosing.cost)
-    choosing.offer(improve(search, choosing.best, goal_of(choosing.bound), sizes))
+    outcome, goal = choosing.best, goal_of(choosing.bound)
+    for size in sizes:
+        outcome, is_settled = improve_blocks(search, outcome, goal, size)
+        if is_settled:
+            break  # smaller blocks would find nothing either
+    choosing.offer(outcome)
 
 
 def _split_all_axes(choosing: Choosing) -> None:

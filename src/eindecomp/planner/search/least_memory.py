@@ -24,14 +24,6 @@ from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True)
-class Limited:
-    """A bound on all plans within a memory limit, and the choices at prices around the best."""
-
-    bound: float
-    choices: list[Any]
-
-
-@dataclass(frozen=True)
 class _Point:
     """What a price leads to: the bound there, and the best choice's cost and memory."""
 
@@ -42,13 +34,13 @@ class _Point:
     choice: Any
 
 
-def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
-    """Bound the relaxed problem within a limit on each device's memory."""
+def limited(model: MovementModel, memory: int, deadline: float) -> tuple[float, list[Any]]:
+    """A bound on all plans within a limit on memory, and the choices at prices around the best."""
     problem = _in_floats(model.problem())
     usage = _usage(model)
     free = _solved(problem, usage, memory, 0.0, deadline)
     if free is None or free.used <= memory:
-        return Limited(0 if free is None else free.bound, [] if free is None else [free.choice])
+        return (0, []) if free is None else (free.bound, [free.choice])
     best, over, under = free.bound, free, None
     price = (abs(free.cost) + 1) / max(memory, 1)
     for _ in range(budgets.MEMORY_PRICES):
@@ -69,8 +61,7 @@ def limited(model: MovementModel, memory: int, deadline: float) -> Limited:
         if value <= best * (1 + budgets.MEMORY_GAIN) or meet in (over.price, under.price):
             break
         price = meet
-    around = [point.choice for point in (under, over) if point is not None]
-    return Limited(best, around)
+    return best, [point.choice for point in (under, over) if point is not None]
 
 
 def _solved(
@@ -106,8 +97,14 @@ def _usage(model: MovementModel) -> Ints:
     vertices = (model.graph[name] for name in lives.held)
     sizes = {each.name: each.elements * each.dtype.itemsize for each in vertices}
     for name in lives.held_at(lives.fullest_step(sizes)):
-        if model.maker(name) in model.sites:
-            _add_home(model, model.maker(name), usage)
+        maker = model.maker(name)
+        if maker in model.sites:
+            site = model.sites[maker]
+            held = _fullest(model, site.choices.homes, site.vertex.dtype.itemsize)
+            if maker in model.home:
+                usage[model.home[maker]] += held
+            else:
+                usage[model.assign[maker]] += np.repeat(held[site.home_of], 1 << len(site.shared))
     return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
 
 
@@ -134,13 +131,3 @@ def _add_free_inputs(model: MovementModel, usage: list[Ints]) -> None:
             sizes = _fullest(model, reads.cuts, item) // len(reading)
             own = usage[model.assign[name]]
             own += np.repeat(sizes[reads.of], flags)
-
-
-def _add_home(model: MovementModel, name: str, usage: list[Ints]) -> None:
-    site = model.sites[name]
-    sizes = _fullest(model, site.choices.homes, site.vertex.dtype.itemsize)
-    if name in model.home:
-        usage[model.home[name]] += sizes
-    else:
-        flags = 1 << len(site.shared)
-        usage[model.assign[name]] += np.repeat(sizes[site.home_of], flags)

@@ -10,9 +10,9 @@ whole mesh is one level.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, combinations_with_replacement, pairwise
 from math import comb, inf, prod
 from typing import Any
@@ -87,7 +87,7 @@ class Relaxed:
         return relaxed if relaxed.solved else self
 
 
-Rows = Callable[["Vertex", "View"], "Ints | None"]
+Rows = Callable[[Vertex, View], Ints | None]
 """The partition vectors that a vertex may take; None for all viable ones."""
 
 
@@ -99,8 +99,13 @@ class Relaxation:
     price: LeastBytes | LeastSeconds
     rules: LayoutRules
     rows_of: Rows
-    restriction: Restriction | None
-    alike: dict[str, Groups]
+    """The vectors of bytes; those of seconds are what the restriction allows."""
+    restriction: Restriction | None = None
+
+    @cached_property
+    def alike(self) -> dict[str, Groups]:
+        """The labels of each vertex that are interchangeable."""
+        return interchangeable_labels(self.graph, self.rules)
 
     def choices_of(self, most: int) -> Callable[[Vertex, View], Choices | None]:
         """What a vertex can choose; None if there are more than `most` vectors."""
@@ -141,38 +146,28 @@ class Relaxation:
 
     def _made(self, view: View, rows: Ints, pinned: Any) -> Choices | None:
         mesh, levels = self.price.mesh, self.price.levels
+        listed: list[list[list[int]]] = (rows[:, :, None] if rows.ndim == 2 else rows).tolist()
+        vectors = tuple(tuple(map(tuple, row)) for row in listed)
         try:
-            own = piece_choices(view, mesh, levels, rows[:, :, None] if rows.ndim == 2 else rows)
+            own = piece_choices(view, mesh, levels, vectors)
         except PlanError:
             return None
         if pinned is None:
             return own
-        return left_in(
-            own, {pieces_of(mesh, levels, (span.axes for span in cut)) for cut in pinned}
-        )
+        pieces = {pieces_of(mesh, levels, (span.axes for span in cut)) for cut in pinned}
+        homes: Any = own.homes
+        kept = [tuple(side.levels for side in cut) in pieces for cut in homes]
+        return own.left_in(np.array(kept, dtype=bool))
 
 
-def relax(
-    graph: Graph,
-    mesh: Mesh,
-    rules: LayoutRules,
-    rows_of: Rows,
-    time_limit: float,
-    *,
-    price: LeastSeconds | None = None,
-    restriction: Restriction | None = None,
-    memory: int | None = None,
-) -> Relaxed:
+def relax(asked: Relaxation, time_limit: float, memory: int | None = None) -> Relaxed:
     """Solve the relaxed problem, or bound it if it is too large.
 
-    Vertices that can be cut in too many ways are left out; the bound stays valid. `price` is for
-    seconds; then vectors are those that the restriction allows, not those of `rows_of`.
+    Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
     deadline = planning_time() + time_limit
-    alike = interchangeable_labels(graph, rules)
-    if price is not None and memory is None:
-        price = _finest(graph, price)
-    asked = Relaxation(graph, price or LeastBytes(mesh), rules, rows_of, restriction, alike)
+    if isinstance(asked.price, LeastSeconds) and memory is None:
+        asked = replace(asked, price=_finest(asked.graph, asked.price))
     for most in budgets.RELAXED_VECTORS:
         relaxed = _relax(asked, most, memory, deadline)
         if relaxed is not None:
@@ -205,8 +200,8 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
         return None
     if memory is not None:
         # The bound within the limit, and the vectors of all choices met around it.
-        within = limited(model, memory, deadline)
-        return Relaxed(max(within.bound, 0), _vectors(model, within.choices), levels)
+        bound, choices = limited(model, memory, deadline)
+        return Relaxed(max(bound, 0), _vectors(model, choices), levels)
     problem = model.problem()
     ranked = rank(problem, model.load)
     if ranked is not None:
@@ -311,17 +306,9 @@ def _spread(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes))
 
 
-def piece_choices(view: View, mesh: Mesh, levels: Levels, vectors: Ints) -> Choices:
-    """A vertex's choices with vectors in place of assignments, homes and needed cuts."""
-    listed: list[list[list[int]]] = vectors.tolist()
-    rows = tuple(tuple(tuple(pieces) for pieces in row) for row in listed)
-    return _choices(view, mesh, levels, rows)
-
-
 @lru_cache(maxsize=1 << 8)
-def _choices(
-    view: View, mesh: Mesh, levels: Levels, rows: tuple[tuple[tuple[int, ...], ...], ...]
-) -> Choices:
+def piece_choices(view: View, mesh: Mesh, levels: Levels, rows: tuple[Vector, ...]) -> Choices:
+    """A vertex's choices with vectors in place of assignments, homes and needed cuts."""
     vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
     parts = vectors.prod(axis=2)
     reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
@@ -360,13 +347,6 @@ def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
         )
         for group in groups
     )
-
-
-def left_in(own: Choices, pieces: Collection[Vector]) -> Choices | None:
-    """The choices that leave a result in such numbers of pieces; None if there are none."""
-    cuts: Any = own.homes
-    homes = [tuple(side.levels for side in cut) in pieces for cut in cuts]
-    return own.left_in(np.array(homes, dtype=bool))
 
 
 def _reads(view: View, dims: Dims, vectors: Ints) -> Any:

@@ -77,13 +77,8 @@ class Search:
         # A group of devices that inner axes will divide has the memory of all of them.
         group = self.mesh.devices // mesh.devices
         memory = None if self.memory is None else self.memory * group
-        return replace(
-            self,
-            price=self.price.on(mesh),
-            rules=self.rules.outer(len(mesh.sizes)),
-            memory=memory,
-            devices=self.mesh.devices,
-        )
+        price, rules = self.price.on(mesh), self.rules.outer(len(mesh.sizes))
+        return replace(self, price=price, rules=rules, memory=memory, devices=self.mesh.devices)
 
     def hurried(self, share: float) -> Search:
         """The same search with a share of the time that is left."""
@@ -103,13 +98,12 @@ class Search:
         where its pin says, whatever `base` is.
         """
         pinned = self.rules.pinned.get(vertex.name)
-        if isinstance(vertex.op, Input):
-            if pinned is not None:
-                return assignments_of(view, pinned)
-            rows = refined(view.sizes, self.mesh, base, axes)
-            return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
+        is_input = isinstance(vertex.op, Input)
+        if is_input and pinned is not None:
+            return assignments_of(view, pinned)
         loose = vertex.name in self.loose and not self.redundant
-        rows = refined(view.sizes, self.mesh, base, axes, self.redundant or loose)
+        redundant = not is_input and (self.redundant or loose)
+        rows = refined(view.sizes, self.mesh, base, axes, redundant)
         if not loose or not rows or pinned is None:
             return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
         rows = self.nested(vertex, view, rows, axes)
@@ -173,6 +167,12 @@ class Search:
         """Everything that a vertex can choose: all axes at once."""
         rows = self.assignments(vertex, view, unassigned(view), all_axes(self))
         return self.choices(vertex, view, rows)
+
+    def model(self, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> MovementModel:
+        """The problem over what each vertex can choose."""
+        asked = (self.graph, self.price, of, self.rules)
+        apart, alike, until = self.memory is not None, self.alike, self.deadline
+        return MovementModel.of(*asked, pairs=pairs, apart=apart, alike=alike, deadline=until)
 
     @cached_property
     def choosers(self) -> int:
@@ -250,32 +250,17 @@ def all_axes(search: Search) -> tuple[int, ...]:
 
 def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
     """Solve one problem by elimination, or by branch and bound with `pairs` or a memory limit."""
-    limited = search.memory is not None
-    pairs = pairs or limited
-    model = MovementModel.of(
-        search.graph,
-        search.price,
-        of,
-        search.rules,
-        pairs=pairs,
-        apart=limited,
-        alike=search.alike,
-        deadline=search.deadline,
-    )
+    pairs = pairs or search.memory is not None
+    model = search.model(of, pairs=pairs)
     outcome = outcome_of(model, _minimize(search, model, pairs=pairs))
     return replace(outcome, bound=0) if model.alike else outcome
 
 
 def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
     """The outcome that a solution of the problem stands for."""
-    return Outcome(
-        model.decisions(solution.choice),
-        model.given(solution.choice),
-        solution.cost,
-        solution.bound,
-        solution.method,
-        model.load_of(solution.choice),
-    )
+    choice, cost, bound = solution.choice, solution.cost, solution.bound
+    decided, given, load = model.decisions(choice), model.given(choice), model.load_of(choice)
+    return Outcome(decided, given, cost, bound, solution.method, load)
 
 
 def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
@@ -286,12 +271,8 @@ def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
     try:
         if search.ranks and not pairs:
             return minimize_ranked(model.problem(), model.load, time_limit=left)
-        return minimize(
-            model.problem(limit),
-            method="auto" if pairs else "exact",
-            time_limit=left,
-            keep_on_interrupt=False,
-        )
+        problem, method = model.problem(limit), "auto" if pairs else "exact"
+        return minimize(problem, method=method, time_limit=left, keep_on_interrupt=False)
     except InfeasibleError as error:
         if search.memory is None:
             raise PlanError("found no plan that agrees with the pins") from None

@@ -121,7 +121,10 @@ def refined(
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
     kept = tuple(tuple(a for a in own if a not in axes) for own in base)
     before = np.array([pieces_by(mesh, own) for own in kept], dtype=np.int64)
-    parts = before * _pieces(rows, tuple(mesh.sizes[a] for a in axes), len(sizes))
+    extents = np.array([mesh.sizes[a] for a in axes], dtype=np.int64)
+    parts = np.ones((len(rows), len(sizes)), dtype=np.int64) * before
+    for label in range(len(sizes)):
+        parts[:, label] *= np.where(rows == label, extents, 1).prod(axis=1)
     fits = can_cut(mesh.pieces, np.array(sizes, dtype=np.int64), parts).all(axis=1)
     if not redundant:
         fits &= parts.prod(axis=1) == most
@@ -129,12 +132,6 @@ def refined(
     left = np.flatnonzero(fits)
     left = left[np.argsort(uneven[left], kind="stable")]
     return tuple(_with_axes(kept, row, axes) for row in rows[left].tolist())
-
-
-def _pieces(rows: Ints, sizes: tuple[int, ...], labels: int) -> Ints:
-    """Into how many pieces axes of these sizes cut each label, where each is given to one."""
-    parts = [np.where(rows == label, sizes, 1).prod(axis=1) for label in range(labels)]
-    return np.stack(parts, axis=1) if parts else np.ones((len(rows), 0), dtype=np.int64)
 
 
 def _with_axes(kept: Assignment, row: Sequence[int], axes: Axes) -> Assignment:

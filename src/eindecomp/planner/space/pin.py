@@ -44,9 +44,8 @@ def pins_of(pin: Pin | None) -> Pins:
     def form(given: int | str | Sequence[str]) -> int | tuple[str, ...]:
         if isinstance(given, str):
             return (given,)
-        return (
-            tuple(given) if isinstance(given, Sequence) else int(given)
-        )  # NumPy's integers included
+        # NumPy's integers included.
+        return tuple(given) if isinstance(given, Sequence) else int(given)
 
     return {
         name: {label: form(given) for label, given in wanted.items()}
@@ -169,12 +168,14 @@ def _cuts(
             near = suggest(str(label), vertex.labels)
             raise PlanError(f"pin: {vertex} has no label {label!r}{near}")
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
-    if not _can_be(mesh, asked):
-        rows = []
-    elif (
-        len(rows := list(islice(_axes(mesh, asked, ()), budgets.PINNED_LAYOUTS + 1)))
-        > budgets.PINNED_LAYOUTS
-    ):
+    pieces = [n if isinstance(n, int) else pieces_by(mesh, n) for n in asked]
+    every = tuple(range(len(mesh.sizes)))
+    alone = all(any(True for _ in _groups(mesh, every, n)) for n in set(pieces))
+    rows: list[tuple[Axes, ...]] = []
+    # On axes of prime sizes nothing else can fail, so the enumeration of all ways ends soon.
+    if alone and mesh.devices % prod(pieces) == 0:
+        rows = list(islice(_axes(mesh, asked, ()), budgets.PINNED_LAYOUTS + 1))
+    if len(rows) > budgets.PINNED_LAYOUTS:
         rows = list(islice(_axes(mesh, asked, (), any_order=False), budgets.PINNED_LAYOUTS + 1))
     if not rows:
         axes = " × ".join(f"{n}={s}" for n, s in zip(mesh.names, mesh.sizes, strict=True))
@@ -210,7 +211,7 @@ def _asked(
     if len(set(names)) < len(names):
         raise PlanError(f"pin: an axis appears twice in {list(names)}, along {label!r} of {vertex}")
     axes = tuple(mesh.names.index(name) for name in names)
-    pieces = prod(mesh.sizes[a] for a in axes)
+    pieces = pieces_by(mesh, axes)
     if axes and not can_cut(mesh.pieces, size, pieces):
         raise PlanError(
             f"pin: {vertex} cannot be cut {pieces} ways{_evenly(mesh, size, pieces)}, "
@@ -222,17 +223,6 @@ def _asked(
 def _evenly(mesh: Mesh, size: int, pieces: int) -> str:
     """What an error adds where only an uneven cut is possible."""
     return " evenly" if mesh.cuts_evenly and 1 <= pieces <= size else ""
-
-
-def _can_be(mesh: Mesh, asked: Sequence[int | tuple[int, ...]]) -> bool:
-    """Whether each dimension alone can be cut as asked, and all together into that many pieces.
-
-    On axes of prime sizes nothing else can fail, so the enumeration of all ways ends soon.
-    """
-    axes = tuple(range(len(mesh.sizes)))
-    pieces = [n if isinstance(n, int) else prod(mesh.sizes[a] for a in n) for n in asked]
-    alone = all(any(True for _ in _groups(mesh, axes, n)) for n in set(pieces))
-    return alone and mesh.devices % prod(pieces) == 0
 
 
 def _axes(

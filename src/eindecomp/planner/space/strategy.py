@@ -64,17 +64,13 @@ class Strategy:
             keep &= parts[:, column] == pieces
         return keep
 
-    def _columns(self, name: str, view: View) -> dict[int, int | None]:
-        """The labels of a vertex that are cut, each with the devices that do it if it says so."""
+    def _pieces(self, name: str, view: View, mesh: Mesh) -> dict[int, int]:
+        """Into how many pieces labels are cut, the first as far as possible, and so on."""
         of = {OTHERS, name, *view.labels}
         own = next((own for kind, own in self.labels if kind in of), ())
-        wanted: dict[str, int | None] = dict.fromkeys(own)
-        wanted = {**dict(self.degrees), **wanted} | dict(self.degrees)
-        return {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
-
-    def _pieces(self, name: str, view: View, mesh: Mesh) -> dict[int, int]:
-        """Into how many pieces these labels are cut, the first as far as possible, and so on."""
-        columns = self._columns(name, view)
+        # Those that a number of devices cut come first, each with that number.
+        wanted: dict[str, int | None] = dict(self.degrees) | dict.fromkeys(own) | dict(self.degrees)
+        columns = {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
         rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
         pieces: dict[int, int] = {}
         for i, (column, degree) in enumerate(columns.items()):
@@ -247,15 +243,15 @@ def applicable(
     labels = _labels(graph)
     vertices = graph.vertices.values()
     long = {t for v in vertices for t, size in zip(v.labels, v.shape, strict=True) if size > 1}
-    found = [] if "sqrt" in without else ["sqrt"]
+    names = [] if "sqrt" in without else ["sqrt"]
     for name, needs in _NEEDS.items():
         fits = set(needs) <= labels and long & _cut_by(NAMED[name])
         if not fits or name in without or (name in _FOR_STATE and not stateful):
             continue
         if name == "megatron+zero" and not _named(name, graph, devices).degrees:
             continue  # tensor parallelism takes all devices
-        found.append(name)
-    return {name: name for name in found}
+        names.append(name)
+    return {name: name for name in names}
 
 
 def _named(name: str, graph: Graph, devices: int) -> Strategy:
@@ -302,7 +298,7 @@ def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:
 
 
 def _check_names(strategy: Strategy, graph: Graph) -> None:
-    """Whoever writes a strategy field by field means all that it names to be there."""
+    """Refuse names that the graph lacks: who writes a strategy field by field means them all."""
     labels = _labels(graph)
     for label in sorted(_cut_by(strategy)):
         if label not in labels:
@@ -354,19 +350,7 @@ def with_merged(graph: Graph, labels: Sequence[str]) -> tuple[str, ...]:
     >>> with_merged(ed.parse(text), ["h", "s"])
     ('h', 'hd', 's')
     """
-    merged = _merged_labels(graph)
-    found: dict[str, None] = {}
-    waiting = [*reversed(labels)]
-    while waiting:
-        label = waiting.pop()
-        if label not in found:
-            found[label] = None
-            waiting += reversed([own for own in merged.get(label, ()) if own not in labels])
-    return tuple(found)
-
-
-def _merged_labels(graph: Graph) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {}
+    merged: dict[str, list[str]] = {}
     for vertex in graph.vertices.values():
         if isinstance(op := vertex.op, Reshape):
             source = graph[vertex.inputs[0]]
@@ -376,5 +360,12 @@ def _merged_labels(graph: Graph) -> Mapping[str, Sequence[str]]:
             ]
             for label, group in pairs:
                 if len(group) > 1 and label != group[0]:
-                    found.setdefault(group[0], []).append(label)
-    return found
+                    merged.setdefault(group[0], []).append(label)
+    every: dict[str, None] = {}
+    waiting = [*reversed(labels)]
+    while waiting:
+        label = waiting.pop()
+        if label not in every:
+            every[label] = None
+            waiting += reversed([own for own in merged.get(label, ()) if own not in labels])
+    return tuple(every)

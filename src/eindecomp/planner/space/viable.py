@@ -31,8 +31,6 @@ from eindecomp.layout.view import Dims, View, dim_parts, tile_sides
 from eindecomp.planner import budgets
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
 
-Counts = Floats
-
 
 def viable(sizes: Mapping[str, int], devices: int, *, even: bool = False) -> list[dict[str, int]]:
     """Every viable partition vector over the labels with these sizes.
@@ -114,7 +112,7 @@ class _Throws:
     """How many balls there are of each kind."""
     options: tuple[Sequence[tuple[tuple[int, ...], int]], ...]
     """For each bucket the balls of each kind that it can take, and their product."""
-    ways: tuple[Counts, ...]
+    ways: tuple[Floats, ...]
     """For each bucket and the balls thrown before it, in how many ways it can go on from there."""
     most: int
 
@@ -152,7 +150,7 @@ def _forward(thrown: Mask, options: Sequence[tuple[tuple[int, ...], int]]) -> Ma
     return after
 
 
-def _backward(ways: Counts, options: Sequence[tuple[tuple[int, ...], int]]) -> Counts:
+def _backward(ways: Floats, options: Sequence[tuple[tuple[int, ...], int]]) -> Floats:
     """In how many ways a bucket and those after it can take the remaining balls."""
     before = np.zeros_like(ways)
     for taken, _ in options:

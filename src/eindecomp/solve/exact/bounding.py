@@ -81,7 +81,11 @@ class Bounding:
         whole = problem.exact_in_floats and self._largest <= _HUGE
         while self.levels and levels and run.bound < goal and planning_time() < deadline:
             if self.terms is None:
-                self.terms = self._terms(whole)
+                # Its compiled loops take a while to load, and elimination needs none.
+                from eindecomp.solve.exact.table_loops import shift_costs
+
+                huge = min(problem.magnitude + 1, _HUGE if whole else inf)
+                self.terms = shift_costs(_finite(self.network, huge), integral=whole)
                 largest = max((term[0][1].size for term in self.terms), default=0)
                 # A cap below the largest given table joins nothing, so the bound would not rise.
                 self.levels[1:] = [cells for cells in self.levels[1:] if cells > largest]
@@ -103,14 +107,6 @@ class Bounding:
         """The largest finite cost."""
         tables = {id(table): table for _, table in self.network.tables}.values()
         return max((t[np.isfinite(t)].max(initial=0) for t in tables), default=0.0)
-
-    def _terms(self, integral: bool) -> list[Term]:
-        # Imported here because its compiled loops take a while to load and elimination needs none.
-        from eindecomp.solve.exact.table_loops import shift_costs
-
-        huge = self.run.problem.magnitude + 1
-        huge = min(huge, _HUGE) if integral else huge
-        return shift_costs(_finite(self.network, huge), integral=integral)
 
 
 def _finite(network: CostNetwork, huge: float) -> CostNetwork:

@@ -32,7 +32,8 @@ class Projection:
         """The eliminated variables' choices, given the kept ones': arrays of one common shape."""
         values = dict(kept)
         for step in reversed(self.chosen):
-            values[step.variable] = step.best(values)
+            best = step.minimisers[tuple(values[t] for t in step.scope)]
+            values[step.variable] = best.astype(np.int64)
         return {step.variable: values[step.variable] for step in self.chosen}
 
 
@@ -43,10 +44,6 @@ class Eliminated:
     variable: int
     scope: tuple[int, ...]
     minimisers: NDArray[Any]
-
-    def best(self, values: dict[int, Ints]) -> Ints:
-        """The best choices, as arrays of one common shape."""
-        return self.minimisers[tuple(values[t] for t in self.scope)].astype(np.int64)
 
 
 def work_allowed(problem: Problem) -> int:
@@ -76,13 +73,13 @@ def project(
     order = elimination_order(network, (*keep, *single), work)
     if order is None:
         return None
-    rank = {v: i for i, v in enumerate((*order.variables, *keep))}
+    rank = {v: i for i, v in enumerate((*order, *keep))}
     buckets: dict[int, list[Table]] = {v: [] for v in rank}
     for scope, table in network.tables:
         buckets[min(scope, key=rank.__getitem__)].append((scope, table))
     only = np.zeros((), dtype=np.uint8)
     chosen = [Eliminated(v, (), only) for v in single]
-    for v in order.variables:
+    for v in order:
         if planning_time() > deadline:
             return None
         scope, least, best = _least_over(v, buckets.pop(v))
@@ -121,7 +118,10 @@ def _least_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats, N
 
     Compiled loops take a while to load, and pay off for large tables only.
     """
-    rest, parts, shape = _parts(v, tables)
+    rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
+    sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
+    shape = tuple(sizes[t] for t in (v, *rest))
+    parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
     if prod(shape) <= budgets.JOINED_AT_ONCE:
         joined = np.broadcast_to(sum(parts), shape)
         return rest, joined.min(axis=0), joined.argmin(axis=0).astype(np.int32)
@@ -138,14 +138,6 @@ def _least_over(v: int, tables: list[Table]) -> tuple[tuple[int, ...], Floats, N
         if of is not None:
             least, best = least.take(of, axis=axis), best.take(of, axis=axis)
     return rest, least, best
-
-
-def _parts(v: int, tables: list[Table]) -> tuple[tuple[int, ...], list[Floats], tuple[int, ...]]:
-    """The scope without `v`, the tables with `v` and this scope as axes, and their joint shape."""
-    rest = tuple(sorted({t for scope, _ in tables for t in scope} - {v}))
-    sizes = {t: n for scope, table in tables for t, n in zip(scope, table.shape, strict=True)}
-    parts = sorted((spread(s, t, (v, *rest)) for s, t in tables), key=lambda part: part.size)
-    return rest, parts, tuple(sizes[t] for t in (v, *rest))
 
 
 def _compressed(
@@ -175,18 +167,10 @@ def _compressed(
     return parts, classes
 
 
-@dataclass(frozen=True, slots=True)
-class EliminationOrder:
-    """An elimination order and how many cells it will sum."""
-
-    variables: list[int]
-    work: float
-
-
 def elimination_order(
     network: CostNetwork, keep: tuple[int, ...], most_work: int
-) -> EliminationOrder | None:
-    """A greedy order by the size of the joined table; None if it would exceed a cap."""
+) -> list[int] | None:
+    """A greedy order of variables by the size of the joined table; None if it exceeds a cap."""
     weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
     near: list[set[int]] = [set() for _ in weight]
     for scope, _ in network.tables:
@@ -222,7 +206,7 @@ def elimination_order(
         for t in near[v]:
             loads[t] = load(t)
             heapq.heappush(heap, (loads[t], t))
-    return EliminationOrder(order, work)
+    return order
 
 
 def argmin_type(choices: int) -> np.dtype[Any]:

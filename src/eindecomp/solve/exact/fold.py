@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eindecomp.solve import budgets
 from eindecomp.solve.exact.eliminate import Projection, project
-from eindecomp.solve.problem.arrays import Floats, Ints, offsets
+from eindecomp.solve.problem.arrays import Floats, Ints, Mask, offsets
 from eindecomp.solve.problem.cost_network import NONE, CostNetwork, Table, share_equal
 from eindecomp.solve.run import Lift, Run
 
@@ -164,9 +164,7 @@ def _project_block(
     return project(part, keep, deadline, work)
 
 
-def _renumbered(
-    network: CostNetwork, used: NDArray[np.bool_], index: dict[int, int]
-) -> list[Table]:
+def _renumbered(network: CostNetwork, used: Mask, index: dict[int, int]) -> list[Table]:
     chosen = (network.tables[i] for i in np.flatnonzero(used).tolist())
     return [(tuple(index[v] for v in scope), table) for scope, table in chosen]
 
@@ -193,7 +191,11 @@ def _folded(network: CostNetwork, scopes: Ints, repeats: Repeats, powers: Floats
     digits = np.indices(shape).reshape(len(shape), joint)
     before = [index[int(v)] for v in start - period + cut]
     ends = ((first, [*before, *hubs]), (second, [*range(start + 2, after), *hubs]))
-    tables.append(((first, second), _block_diagonal(powers)))
+    choices, states, _ = powers.shape
+    table = np.full((states, choices, states, choices), np.inf)  # where hubs' choices differ
+    for hub in range(choices):
+        table[:, hub, :, hub] = powers[hub]
+    tables.append(((first, second), table.reshape(joint, joint)))
     for j, variables in ends:
         for v, digit, size in zip(variables, digits, shape, strict=True):
             agrees = digit[:, None] == np.arange(size)
@@ -202,17 +204,7 @@ def _folded(network: CostNetwork, scopes: Ints, repeats: Repeats, powers: Floats
     return CostNetwork(sizes, tables)
 
 
-def _block_diagonal(powers: Floats) -> Floats:
-    """One table over joint choices: ∞ where the hubs' choices differ."""
-    choices, states, _ = powers.shape
-    table = np.full((states, choices, states, choices), np.inf)
-    for hub in range(choices):
-        table[:, hub, :, hub] = powers[hub]
-    return table.reshape(states * choices, states * choices)
-
-
 Hashes = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,7 +249,9 @@ class _Links:
 def find_repeats(network: CostNetwork, scopes: Ints) -> Repeats | None:
     """The best run to fold, cut where the fewest joint choices cross; None if nothing repeats."""
     sizes = np.array(network.sizes, dtype=np.int64)
-    links = _links(network, scopes)
+    known: dict[int, int] = {}
+    numbers = [known.setdefault(id(table), len(known)) for _, table in network.tables]
+    links = _Links(sizes.size, scopes, np.array(numbers, np.int64), _hubs(scopes, sizes.size))
     for start, stop, period in _runs(sizes, links):
         begin, cut = _best_cut(sizes, links, start, period)
         blocks = (stop - begin) // period
@@ -266,13 +260,6 @@ def find_repeats(network: CostNetwork, scopes: Ints) -> Repeats | None:
             hubs = np.intersect1d(used, np.flatnonzero(links.hubs))
             return Repeats(begin, period, blocks, cut, hubs)
     return None
-
-
-def _links(network: CostNetwork, scopes: Ints) -> _Links:
-    known: dict[int, int] = {}
-    table = [known.setdefault(id(table), len(known)) for _, table in network.tables]
-    size = len(network.sizes)
-    return _Links(size, scopes, np.array(table, dtype=np.int64), _hubs(scopes, size))
 
 
 def _hubs(scopes: Ints, size: int) -> Mask:
@@ -286,22 +273,17 @@ def _hubs(scopes: Ints, size: int) -> Mask:
     arcs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
     arcs = arcs[(arcs != NONE).all(axis=1)]
     for _ in range(budgets.MOST_HUBS):
-        degree, spread = _spread_of_neighbours(arcs, size)
+        ends, near = arcs[:, 0], arcs[:, 1]
+        near = np.append(near[np.lexsort((near, ends))], 0)
+        degree = np.bincount(ends, minlength=size)
+        start = offsets(degree)[:-1]
+        spread = near[start + 3 * degree // 4] - near[start + degree // 4]
         candidates = np.flatnonzero((degree >= budgets.FEWEST_BLOCKS) & (4 * spread > size))
         if candidates.size == 0:
             break
         hubs[candidates[np.argmax(degree[candidates])]] = True
         arcs = arcs[~hubs[arcs].any(axis=1)]
     return hubs
-
-
-def _spread_of_neighbours(arcs: Ints, size: int) -> tuple[Ints, Ints]:
-    """How many neighbours each variable has, and how far the middle half of them spread."""
-    ends, near = arcs[:, 0], arcs[:, 1]
-    near = np.append(near[np.lexsort((near, ends))], 0)
-    degree = np.bincount(ends, minlength=size)
-    start = offsets(degree)[:-1]
-    return degree, near[start + 3 * degree // 4] - near[start + degree // 4]
 
 
 def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:

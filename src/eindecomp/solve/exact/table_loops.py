@@ -60,7 +60,12 @@ def shift_costs(network: CostNetwork, *, integral: bool) -> list[Term]:
     for forward in (True, False) if narrow else ():
         _sweep(factors, offset, unary, messages, forward, integral)
     rows = [(((v,), unary[a:b]),) for v, (a, b) in enumerate(pairwise(offset.tolist()))]
-    moved = [(entry, *_moved(factors, messages, f, entry)) for f, entry in enumerate(narrow)]
+    moved: list[Term] = []
+    for (scope, table), start in zip(narrow, factors.message.tolist(), strict=True):
+        # What was shifted from a table to its variables is subtracted from it.
+        ends = zip(scope, table.shape, start, strict=False)
+        shifts = (((v,), -messages[at : at + size]) for v, size, at in ends)
+        moved.append(((scope, table), *shifts))
     return [*rows, *moved, *((entry,) for entry in wide)]
 
 
@@ -94,16 +99,6 @@ def _factor_graph(sizes: list[int], tables: list[Table]) -> FactorGraph:
         place // WIDTH,
         place % WIDTH,
     )
-
-
-def _moved(factors: FactorGraph, messages: Floats, f: int, entry: Table) -> list[Table]:
-    """What was shifted from a table to its variables, as tables to subtract it with."""
-    scope, table = entry
-    start: list[int] = factors.message[f].tolist()
-    return [
-        ((v,), -messages[at : at + size])
-        for v, size, at in zip(scope, table.shape, start, strict=False)
-    ]
 
 
 @compiled
@@ -214,9 +209,11 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
 
     Scalars that are ∞ are skipped, so a table that is mostly ∞ should not have that axis.
     """
-    sparse = {
-        a for a in range(1, len(shape)) if any(_is_sparse(p) and p.shape[a] > 1 for p in parts)
-    }
+    small = [part for part in parts if part.size <= budgets.COUNTED_CELLS]
+    mostly_infinite = [
+        p for p in small if budgets.SPARSE_RATIO * np.count_nonzero(p < np.inf) < p.size
+    ]
+    sparse = {a for p in mostly_infinite for a in range(1, len(shape)) if p.shape[a] > 1}
 
     def cells(c: int) -> tuple[bool, int, int]:
         with_c = [p.shape for p in parts if p.shape[c] > 1]
@@ -229,13 +226,6 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
         return c in sparse, size, -shape[c]
 
     return min(range(1, len(shape)), key=cells)
-
-
-def _is_sparse(part: Floats) -> bool:
-    """Whether a table, small beside the joined one, is mostly ∞."""
-    return part.size <= budgets.COUNTED_CELLS and bool(
-        budgets.SPARSE_RATIO * np.count_nonzero(part < np.inf) < part.size
-    )
 
 
 def _added(parts: list[Floats], shape: tuple[int, ...]) -> Floats:

@@ -176,13 +176,8 @@ def check_usage(usage: Costs | None, intervals: Ints | None, limit: Any, domains
         raise ProblemError("usages must be finite and not negative")
     if float(np.sum(usage.astype(np.float64))) >= _MAX_MAGNITUDE:
         raise ProblemError("usages add up to more than 2**62")
-    _check_intervals(intervals, domains.size)
-    _check_limit(limit)
-
-
-def _check_intervals(intervals: Ints, size: int) -> None:
-    if intervals.shape != (size, 2):
-        raise ProblemError(f"intervals must be {size} pairs, not {intervals.shape}")
+    if intervals.shape != (domains.size, 2):
+        raise ProblemError(f"intervals must be {domains.size} pairs, not {intervals.shape}")
     wrong = (intervals[:, 0] < 0) | (intervals[:, 1] < intervals[:, 0])
     if bad := np.flatnonzero(wrong).tolist():
         raise ProblemError(
@@ -193,6 +188,7 @@ def _check_intervals(intervals: Ints, size: int) -> None:
         raise ProblemError(
             f"time step {intervals.max()} is beyond {_LAST_STEP}: number the steps more closely"
         )
+    _check_limit(limit)
 
 
 def _check_limit(limit: Any) -> None:

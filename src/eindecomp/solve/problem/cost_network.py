@@ -51,8 +51,11 @@ class CostNetwork:
 
     def to_problem(self, *, integral: bool) -> Problem:
         """The network as a problem again, with integer costs if `integral`."""
-        distinct = {id(table): table for _, table in self.tables}
-        kept = {key: _costs(table, integral) for key, table in distinct.items()}
+        kept: dict[int, Costs] = {id(table): table for _, table in self.tables}
+        if integral:
+            for key, table in kept.items():
+                whole = np.where(np.isfinite(table), table, 0).astype(np.int64)
+                kept[key] = np.where(np.isfinite(table), whole, INFINITE)
         unary = [np.zeros(size, np.int64 if integral else np.float64) for size in self.sizes]
         return problem_over(unary, [(scope, kept[id(table)]) for scope, table in self.tables])
 
@@ -136,10 +139,3 @@ def _distinct(scope: Scope, table: Floats) -> Table:
             diagonal = np.moveaxis(np.diagonal(table, axis1=again, axis2=axis), -1, again)
             return _distinct((*scope[:axis], *scope[axis + 1 :]), diagonal)
     return scope, table
-
-
-def _costs(table: Floats, integral: bool) -> Any:
-    if not integral:
-        return table
-    finite = np.isfinite(table)
-    return np.where(finite, np.where(finite, table, 0).astype(np.int64), INFINITE)

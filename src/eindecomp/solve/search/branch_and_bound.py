@@ -28,21 +28,13 @@ from eindecomp.solve.search.lagrangian import (
 
 
 @dataclass(order=True, slots=True)
-class Node:
-    """An open node; ordered by bound, then newest first."""
+class OpenNode:
+    """A node that is to be expanded; ordered by bound, then newest first."""
 
     bound: float
     serial: int
     keep: Mask = field(compare=False)
     price: Floats = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchProgress:
-    """The bound over all open nodes, and a better choice if there is a new one."""
-
-    bound: float
-    choice: Ints | None
 
 
 @dataclass(slots=True)
@@ -55,16 +47,19 @@ class Branching:
     graph: ArcGraph
     root: Ascent
     margin: float
-    open: list[Node] = field(default_factory=list[Node])
+    open: list[OpenNode] = field(default_factory=list[OpenNode])
     serial: int = 0
 
     def start(self) -> None:
         """Open the root node at the root ascent's best prices."""
         keep = np.ones(self.graph.unary.size, dtype=np.bool_)
-        self.open = [Node(self.root.bound, 0, keep, self.root.best_price.copy())]
+        self.open = [OpenNode(self.root.bound, 0, keep, self.root.best_price.copy())]
 
-    def run(self, cutoff: float) -> Iterator[BranchProgress]:
-        """Expand nodes until none is open; every choice reported lowers the cutoff."""
+    def run(self, cutoff: float) -> Iterator[tuple[float, Ints | None]]:
+        """Expand nodes until none is open; every choice reported lowers the cutoff.
+
+        Each gives the bound over all open nodes, and a better choice if there is a new one.
+        """
         while self.open:
             node = heapq.heappop(self.open)
             if node.bound > cutoff:
@@ -73,9 +68,9 @@ class Branching:
             choice = self._expand(node, cutoff)
             if choice is not None:
                 cutoff = min(cutoff, cost_of(self.graph, choice) - self.margin)
-            yield BranchProgress(min((n.bound for n in self.open[:1]), default=np.inf), choice)
+            yield (self.open[0].bound if self.open else np.inf), choice
 
-    def _expand(self, node: Node, cutoff: float) -> Ints | None:
+    def _expand(self, node: OpenNode, cutoff: float) -> Ints | None:
         keep = node.keep
         if not propagate(self.graph, keep):
             return None
@@ -129,7 +124,7 @@ class Branching:
             child = keep.copy()
             child[own] = keep[own] & ((np.arange(keep[own].size) == pick) == chosen)
             self.serial -= 1
-            heapq.heappush(self.open, Node(bound, self.serial, child, ascent.best_price.copy()))
+            heapq.heappush(self.open, OpenNode(bound, self.serial, child, ascent.best_price.copy()))
 
 
 def fix_choices(

@@ -63,19 +63,15 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
                 return True
             if smaller.core.unary.size > budgets.SHRINK * core.unary.size:
                 smaller = None
-                if _should_branch(graph, turns):
+                is_small = graph.unary.size < budgets.BRANCH_CHOICES
+                may_branch = graph.cells.size < 2 * budgets.BRANCH_CELLS
+                if is_small or (may_branch and turns >= budgets.BRANCH_TURNS):
                     return _branch(portfolio, most)
                 turns *= 2
         turns = budgets.NEW_CORE_TURNS
         warm = None if portfolio.choice is None else smaller.push(portfolio.choice)
         incumbent.lift = _chained(incumbent.lift, smaller)
         core = smaller.core
-
-
-def _should_branch(graph: ArcGraph, turns: int) -> bool:
-    """Whether to go on by branch and bound."""
-    small = graph.unary.size < budgets.BRANCH_CHOICES
-    return small or (turns >= budgets.BRANCH_TURNS and graph.cells.size < 2 * budgets.BRANCH_CELLS)
 
 
 def finite(core: Core) -> tuple[Core, float]:
@@ -121,10 +117,10 @@ def _branch(portfolio: Portfolio, most: float) -> bool:
     incumbent = portfolio.incumbent
     branching = Branching(portfolio.graph, portfolio.ascent, incumbent.margin())
     branching.start()
-    for count, progress in enumerate(branching.run(incumbent.cutoff(most))):
-        if progress.choice is not None:
-            portfolio.offer(progress.choice)
-        incumbent.raise_bound(progress.bound)
+    for count, (bound, choice) in enumerate(branching.run(incumbent.cutoff(most))):
+        if choice is not None:
+            portfolio.offer(choice)
+        incumbent.raise_bound(bound)
         if planning_time() > portfolio.deadline or incumbent.closed():
             return incumbent.closed()
         if count % 500 == 499:
@@ -210,20 +206,13 @@ class Portfolio:
         n = choice.size
         most = int(self.rng.choice([30, 100, 300]))
         used = usage_over_steps(self.graph, choice)
+        moves = min(n, budgets.TURN_VARIABLES // most)
         for scale in (price_scale, 0.5 * price_scale, 0.0):
             unary = self._priced(scale)
             for _ in range(4):
                 if planning_time() > self.deadline:
                     break
-                improve(
-                    self.graph,
-                    unary,
-                    choice,
-                    used,
-                    self.state,
-                    min(n, budgets.TURN_VARIABLES // most),
-                    most,
-                )
+                improve(self.graph, unary, choice, used, self.state, moves, most)
             self.offer(choice)
 
     def shake(self) -> None:
@@ -237,23 +226,17 @@ class Portfolio:
         scale = float(self.rng.choice([0.0, 0.5, 1.0]))
         choice = self.choice.copy()
         used = usage_over_steps(self.graph, choice)
-        rounds = min(
-            max(1, budgets.TURN_VARIABLES // (min(reach, n) * min(most, n))), budgets.TURN_REGIONS
-        )
-        explore(
-            self.graph, self._priced(scale), choice, used, self.state, rounds, most, noise, reach
-        )
+        rounds = max(1, budgets.TURN_VARIABLES // (min(reach, n) * min(most, n)))
+        rounds, unary = min(rounds, budgets.TURN_REGIONS), self._priced(scale)
+        explore(self.graph, unary, choice, used, self.state, rounds, most, noise, reach)
         self.offer(choice)
         # To go on from a different choice of the same cost is better than from the same one again.
         if cost_of(self.graph, choice) == self.cost:
             self.choice = choice
 
     def _priced(self, scale: float) -> Floats:
-        return (
-            self.graph.unary
-            if scale == 0.0
-            else penalised(self.graph, scale * self.ascent.best_price)
-        )
+        price = scale * self.ascent.best_price
+        return penalised(self.graph, price) if scale else self.graph.unary
 
 
 @dataclass(slots=True)

@@ -57,21 +57,17 @@ class Ascent:
         unary = penalised(graph, self.price)
         sweep(graph, unary, self.messages, True)
         sweep(graph, unary, self.messages, False)
-        value = self._record(unary)
+        raw, magnitude = proved_bound(graph, unary, self.messages)
+        paid = self.price * graph.capacity
+        value = raw - float(paid.sum()) - _ROUNDING * (magnitude + float(np.abs(paid).sum()))
+        if value > self.bound:
+            self.bound = value
+            self.best_price = self.price.copy()
         decode(graph, unary, self.messages, self.choice)
         over = usage_over_steps(graph, self.choice) - graph.capacity
         if self.price.size:
             self._move_prices(over, value, upper)
         return -over
-
-    def _record(self, unary: Floats) -> float:
-        raw, magnitude = proved_bound(self.graph, unary, self.messages)
-        paid = self.price * self.graph.capacity
-        value = raw - float(paid.sum()) - _ROUNDING * (magnitude + float(np.abs(paid).sum()))
-        if value > self.bound:
-            self.bound = value
-            self.best_price = self.price.copy()
-        return value
 
     def _move_prices(self, over: Floats, value: float, upper: float) -> None:
         self.stalled += 1
@@ -91,9 +87,8 @@ class Ascent:
             self.price = 0.5 * self.price
             return
         distance = max(upper - value, 1e-6 * abs(upper))
-        self.price = round_to_grid(
-            np.maximum(0.0, self.price + self.pace * distance / length * ahead)
-        )
+        moved = self.price + self.pace * distance / length * ahead
+        self.price = round_to_grid(np.maximum(0.0, moved))
 
 
 def round_to_grid(price: Floats) -> Floats:

@@ -64,8 +64,11 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
         if turn > 0 and planning_time() > deadline:
             break
         core, pruned = _prune(core, steps)
-        core, contracted = _contract(core, steps)
-        if pruned or contracted:
+        contracted = determined_variables(core)
+        if contracted is not None:
+            core = substitute(core, contracted)
+            steps.append(contracted)
+        if pruned or contracted is not None:
             core = compress_steps(core)
             continue
         # With fewer steps, more choices are dominated.
@@ -86,15 +89,6 @@ def _prune(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
     if keep.all() and (core.domains > 1).all():
         return core, False
     sub = keep_choices(core, keep)
-    steps.append(sub)
-    return substitute(core, sub), True
-
-
-def _contract(core: Core, steps: list[Substitution]) -> tuple[Core, bool]:
-    """Contract determined variables; whether there were any."""
-    sub = determined_variables(core)
-    if sub is None:
-        return core, False
     steps.append(sub)
     return substitute(core, sub), True
 
