@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from math import inf, isqrt
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import Clock, Way, run_seconds, seconds_each
+from eindecomp.experiments.calibrate.kernels import TurnTimer, Way, run_seconds, seconds_each
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -52,10 +53,16 @@ _ITEM = 4
 class Message(NamedTuple):
     """A collective of one size."""
 
-    way: Way
-    """Does it once."""
+    start: Way
+    finish: Way
+    """Waits for what comes, and lets go of it."""
     received: int
-    """The bytes that each device receives, about as many as were asked for."""
+    """The bytes that each device receives on average, about as many as were asked for."""
+
+    def way(self) -> None:
+        """Do it once."""
+        self.start()
+        self.finish()
 
 
 MakeMessage = Callable[[str, int], Message]
@@ -66,7 +73,7 @@ def measured(
     collectives: Mapping[str, MakeMessage],
     axes: Sequence[str],
     sizes: Sequence[int],
-    clock: Clock,
+    timer: TurnTimer,
     say: Callable[[str], None],
 ) -> Curves:
     """Seconds by size for every collective and axis."""
@@ -79,7 +86,7 @@ def measured(
             points: dict[int, float] = {}
             for size in sizes:
                 message = make(axis, size)
-                seconds = clock.best(f"{what}, {message.received} bytes", message.way)
+                seconds = timer.best(f"{what}, {message.received} bytes", message.way)
                 points[message.received] = min(seconds, points.get(message.received, seconds))
             curves[collective][axis] = ascending(points)
     return curves
@@ -98,12 +105,12 @@ def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
             runs[-1].append(axis)
         else:
             runs.append([axis])
-    found: Curves = {}
+    together: Curves = {}
     for collective, own in curves.items():
         shared = [middle(own[axis] for axis in run) for run in runs]
         named = {axis: curve for run, curve in zip(runs, shared, strict=True) for axis in run}
-        found[collective] = {ANY_AXIS: highest(shared), **(named if len(runs) > 1 else {})}
-    return found
+        together[collective] = {ANY_AXIS: highest(shared), **(named if len(runs) > 1 else {})}
+    return together
 
 
 def ascending(points: Mapping[int, float]) -> Curve:
@@ -129,7 +136,8 @@ def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
         del axis
         elements = max(size // _ITEM, 1)
         own, others = ([np.ones(elements, np.float32) for _ in range(devices)] for _ in range(2))
-        return Message(lambda: list(pool.map(np.add, own, others, own)), _ITEM * elements)
+        add = partial(pool.map, np.add, own, others, own)
+        return Message(lambda: list(add()), lambda: None, _ITEM * elements)
 
     return reduce_scatter
 
@@ -138,7 +146,7 @@ def moves(
     engine: Engine,
     devices: int,
     sizes: Sequence[int],
-    clock: Clock,
+    timer: TurnTimer,
     say: Callable[[str], None],
 ) -> Curves:
     """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
@@ -154,7 +162,7 @@ def moves(
         for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
             pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
             plan = make_plan(parse(text, "calibrate"), devices, pin=pins, rewrite=False)
-            seconds[cut] = run_seconds(engine, plan, clock, f"{side} x {side} to {cut}")
+            seconds[cut] = run_seconds(engine, plan, timer, f"{side} x {side} to {cut}")
         received = 4 * side * side // devices * (devices - 1) // devices
         points[received] = max(seconds["j"] - seconds["i"], _LEAST)
     curve = ascending(points)
@@ -194,21 +202,6 @@ MOVING = {
         {"X": "h", "Y": "h", "Z": "i"},
     ),
 }
-
-
-class MovingStep(NamedTuple):
-    """A step of a plan that communicates, as this rank carries it out."""
-
-    start: Way
-    finish: Way
-    """Waits for what comes, and lets go of it."""
-    received: int
-    """Bytes that come to each device, on average."""
-
-    def way(self) -> None:
-        """All of it."""
-        self.start()
-        self.finish()
 
 
 class RankLinks:
@@ -256,14 +249,7 @@ class RankLinks:
     def collectives(self) -> dict[str, MakeMessage]:
         """All of them."""
 
-        def moving(collective: str) -> MakeMessage:
-            def make(axis: str, size: int) -> Message:
-                step = self._moving(collective, axis, size)
-                return Message(step.way, step.received)
-
-            return make
-
-        made = {collective: moving(collective) for collective in MOVING}
+        made = {collective: partial(self._moving, collective) for collective in MOVING}
         return {**made, "point_to_point": self._point_to_point}
 
     def _plan(self, moving: Moving, axis: str, size: int) -> Plan:
@@ -282,7 +268,7 @@ class RankLinks:
         mesh = dict(zip(self.axes, self.mesh.sizes, strict=True))
         return make_plan(graph, mesh=mesh, pin=pins, rewrite=False)
 
-    def _moving(self, collective: str, axis: str, size: int) -> MovingStep:
+    def _moving(self, collective: str, axis: str, size: int) -> Message:
         """The only step of a plan that moves anything, made ready; all ranks do so together."""
         moving = MOVING[collective]
         program = program_of(self._plan(moving, axis, size))
@@ -313,7 +299,7 @@ class RankLinks:
             memory.drop(step.into, sum(array.nbytes for array in memory.arrays(step.into)))
 
         received = program.moved_by(step) // self.ranks
-        return MovingStep(lambda: bound.begin(memory), finish, received)
+        return Message(lambda: bound.begin(memory), finish, received)
 
     def _point_to_point(self, axis: str, size: int) -> Message:
         """Every rank sends a block to the next of its group."""
@@ -324,13 +310,14 @@ class RankLinks:
         moved = exchange((Transfer(source, box),), (Transfer(to, box),))
         ring = exchange_of(moved, box, box, 0)
         own, others = np.ones(count, np.float32), np.empty(count, np.float32)
-        return Message(lambda: ring.start(self._arrays, own, others).finish(), _ITEM * count)
+        send = partial(ring.start, self._arrays, own, others)
+        return Message(lambda: send().finish(), lambda: None, _ITEM * count)
 
-    def overlap(self, clock: Clock) -> float:
+    def overlap(self, timer: TurnTimer) -> float:
         """The fraction of computing beside which an all-gather runs, 0 to 1."""
         gather = self._moving("all_gather", self.axes[-1], _BESIDE)
-        alone = clock.best("an all-gather alone", gather.way)
-        calls = max(round(alone / clock.best("a small product", _multiply)), 1)
+        alone = timer.best("an all-gather alone", gather.way)
+        calls = max(round(alone / timer.best("a small product", _multiply)), 1)
 
         def compute() -> None:
             for _ in range(calls):
@@ -341,8 +328,8 @@ class RankLinks:
             compute()
             gather.finish()
 
-        computing = clock.best("small products", compute)
-        together = clock.best("an all-gather beside products", both)
+        computing = timer.best("small products", compute)
+        together = timer.best("an all-gather beside products", both)
         hidden = (alone + computing - together) / min(alone, computing)
         return min(max(hidden, 0.0), 1.0)
 
