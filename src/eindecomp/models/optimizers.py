@@ -151,15 +151,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
 }
 
 
-def find_optimizer(given: str | Optimizer) -> Optimizer:
-    """The optimiser of a name; a function, such as a `partial` of one, is returned as it is."""
-    if not isinstance(given, str):
-        return given
-    if given not in OPTIMIZERS:
-        raise InputError(f"no optimiser {given!r}{suggest(given, OPTIMIZERS)}")
-    return OPTIMIZERS[given]
-
-
 def training_step(
     graph: Graph, loss: str, parameters: Sequence[str], optimizer: str | Optimizer = "sgd"
 ) -> Graph:
@@ -180,11 +171,14 @@ def training_step(
         >>> training_step(graph, "loss", ["W"]).ties
         {'W': 'new_W'}
     """
+    if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
+        raise InputError(f"no optimiser {optimizer!r}{suggest(optimizer, OPTIMIZERS)}")
+    update = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
     grown = grad(graph, loss, wrt=parameters)
     gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]
     kept = list(dict.fromkeys([*(vertex.name for vertex in graph.outputs), loss]))
     step = Graph.of(grown.vertices.values(), kept, grown.scalars, ties=grown.ties)
-    find_optimizer(optimizer)(step, parameters, gradients)
+    update(step, parameters, gradients)
     for name, new in _named(step).items():
         if name not in step.ties:
             step.tie(name, new)
@@ -206,7 +200,7 @@ def carried(graph: Graph) -> dict[str, str]:
 
 def _named(graph: Graph) -> dict[str, str]:
     outputs = {vertex.name: vertex for vertex in graph.outputs}
-    found: dict[str, str] = {}
+    following: dict[str, str] = {}
     for vertex in graph.inputs:
         new = outputs.get(NEW + vertex.name)
         if new is None:
@@ -216,8 +210,8 @@ def _named(graph: Graph) -> dict[str, str]:
                 f"{new} is of {new.dtype} {new.shape} and cannot be the next {vertex}, "
                 f"of {vertex.dtype} {vertex.shape}"
             )
-        found[vertex.name] = new.name
-    return found
+        following[vertex.name] = new.name
+    return following
 
 
 def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:
@@ -270,7 +264,7 @@ def _update(graph: Graph, names: Mapping[str, str], word: str, formula: str) -> 
     """Add the next value of an input as an element-wise vertex."""
     read = list(dict.fromkeys(each for each in _WORD.findall(formula) if each in names))
     operands = dict(zip(read, "xyz", strict=False))
-    join = _WORD.sub(lambda found: operands.get(found[0], found[0]), formula)
+    join = _WORD.sub(lambda match: operands.get(match[0], match[0]), formula)
     labels = " ".join(graph[names[word]].labels)
     spec = f"{', '.join([labels] * len(read))} -> {labels}"
     tensors = [names[each] for each in read]

@@ -43,6 +43,12 @@ def bucket(tokens: int) -> int:
     return -(-tokens // 512) * 512
 
 
+def padded(tokens: int) -> int:
+    """The length to which a prompt is padded: few lengths, so that few plans are made."""
+    step = 8 if tokens <= 64 else 32
+    return -(-tokens // step) * step
+
+
 class Cache:
     """Keys and values by layer, [sequence, head, position, …], and the sequence lengths.
 
@@ -67,7 +73,15 @@ class Cache:
         self.latest = 0
         """How many of the tokens lie apart, the same number in every sequence."""
         self.stored: Mapping[str, Tensor] = {}
-        self.tied: Mapping[str, Array | Tensor] = _nothing(config, batch)
+        half, dtype = config.head_size // 2, DTYPES[config.dtype]
+        # Zeros for the latest keys and values: they are masked, and must be finite for that.
+        key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
+        value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
+        self.tied: Mapping[str, Array | Tensor] = {
+            f"{name}{k}": zeros
+            for k in range(config.layers)
+            for name, zeros in (("KL", key), ("VL", value))
+        }
 
     def __repr__(self) -> str:
         tokens = ", ".join(map(str, self.lengths.tolist()))
@@ -129,14 +143,6 @@ class Cache:
         self.tied = {name: result.tensor(new) for name, new in plan.tie.items()}
         self.lengths = self.lengths + np.int32(1)
         self.latest += 1
-
-
-def _nothing(config: Config, batch: int) -> dict[str, Array]:
-    """Zeros for the latest keys and values: they are masked, and must be finite for that."""
-    half, dtype = config.head_size // 2, DTYPES[config.dtype]
-    key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
-    value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
-    return {f"{n}{k}": a for k in range(config.layers) for n, a in (("KL", key), ("VL", value))}
 
 
 class PlacedWeights:

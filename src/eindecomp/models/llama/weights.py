@@ -161,31 +161,31 @@ def load_weights(config: Config, files: WeightFiles) -> dict[str, Array]:
     numbers.
     """
     to = DTYPES[config.dtype]
-    found: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
     used = {HEAD} if config.tied else set[str]()
     for weight in weights_of(config):
         # If the table is not stored, the head that it is tied to is.
         swap = config.tied and weight.stored == TABLE and TABLE not in files.tensors
         name = HEAD if swap and HEAD in files.tensors else weight.stored
         array = files.array(name, weight.shape)
-        found[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
+        weights[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
         used.add(name)
     for name, stored in files.tensors.items():
         if name not in used and not name.endswith(_UNUSED):
             raise InputError(f"{stored.file}: config.json announces no tensor {quote(name, 100)}")
-    return found
+    return weights
 
 
 def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:
     """Random weights, scaled so that activations neither grow nor vanish."""
     rng = np.random.default_rng(seed)
     to = DTYPES[config.dtype]
-    found: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
     for weight in weights_of(config):
         if len(weight.shape) == 1:
-            found[weight.name] = np.ones(weight.seen, to)
+            weights[weight.name] = np.ones(weight.seen, to)
             continue
         scale = np.float32(weight.shape[-1] ** -0.5)
         drawn = rng.standard_normal(weight.shape, np.float32) * scale
-        found[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
-    return found
+        weights[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
+    return weights
