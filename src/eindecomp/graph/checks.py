@@ -20,10 +20,16 @@ from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.lang.dtypes import DType
-from eindecomp.lang.einsum import EinSum, Labels, product
+from eindecomp.lang.einsum import (
+    EinSum,
+    Labels,
+    is_ellipsis_label,
+    parse_groups,
+    parse_spec,
+    product,
+)
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, replace_args, used_args
-from eindecomp.lang.spec import is_ellipsis_label, parse_groups, parse_spec
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 Operands = list[tuple[str, Labels]]

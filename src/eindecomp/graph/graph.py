@@ -33,11 +33,10 @@ from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType
-from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
+from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum, parse_spec
 from eindecomp.lang.monoid import PROD, SUM, Monoid, declaration
 from eindecomp.lang.names import CONSTANTS, MAX_LENGTH, check_name
 from eindecomp.lang.scalar import Arg, Expr, Number
-from eindecomp.lang.spec import parse_spec
 
 Tensor = Vertex | str
 """A vertex of a graph, or its name."""

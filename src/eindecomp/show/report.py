@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from html import escape
 from importlib import import_module
@@ -222,15 +223,10 @@ def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
     left = max(deadline - monotonic(), 0.01)  # a little, however late it is
     return [
-        {
-            "name": row.name,
+        asdict(row)
+        | {
             "strategy": strategy_words(spelled(row.strategy)),
-            "cost": row.cost,
-            "ratio": row.ratio,
-            "gap": row.gap,
             "proved": row.gap is not None and is_proved(row.gap),
-            "memory": row.memory,
-            "refused": row.refused,
         }
         for row in compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))
     ]
