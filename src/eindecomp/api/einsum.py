@@ -75,7 +75,7 @@ def einsum(
     # With types, as 2.0 equals 2 but is refused.
     more = tuple((label, size, type(size)) for label, size in (sizes or {}).items())
     arrays: list[Any] = [
-        read_array(given, f"operand {k}") if _package_of(type(given)) is None else given
+        read_array(given, f"operand {k}") if _package_of(given) is None else given
         for k, given in enumerate(operands)
     ]
     types = tuple(_shape_and_type(array, f"operand {k}") for k, array in enumerate(arrays))
@@ -114,9 +114,13 @@ def _executable(
 # Arrays of torch and JAX: told apart without loading either, and results made of the same kind
 
 
+def _package_of(given: object) -> str | None:
+    """The package whose array this is, "torch" or "jax"; None for whatever NumPy reads."""
+    return _package(type(given))
+
+
 @cache
-def _package_of(kind: type) -> str | None:
-    """The package whose arrays are of a type, "torch" or "jax"; None for whatever NumPy reads."""
+def _package(kind: type) -> str | None:
     modules = (ancestor.__module__.partition(".")[0] for ancestor in kind.__mro__)
     return next((_PACKAGES[name] for name in modules if name in _PACKAGES), None)
 
@@ -125,7 +129,7 @@ def _first_foreign(operands: Sequence[object]) -> Any:
     """The first array of torch or JAX, whose kind the result has; None if there are none."""
     first: dict[str, Any] = {}
     for given in operands:
-        package = _package_of(type(given))
+        package = _package_of(given)
         if package is not None:
             first.setdefault(package, given)
     if len(first) > 1:
@@ -147,7 +151,7 @@ def _shape_and_type(given: Any, name: str) -> tuple[tuple[int, ...], DType]:
 
 def _home_of(given: Any) -> tuple[str, dict[str, Any]]:
     """The engine, with its options, that computes where an array of torch or JAX lies."""
-    if _package_of(type(given)) == "torch":
+    if _package_of(given) == "torch":
         return ("torch", {"device": str(given.device)}) if given.is_cuda else ("threads", {})
     on_cpu = all(device.platform == "cpu" for device in given.devices())
     return ("threads" if on_cpu else "jax"), {}
@@ -155,7 +159,7 @@ def _home_of(given: Any) -> tuple[str, dict[str, Any]]:
 
 def _read_on_host(given: Any, name: str, engine: str) -> Array:
     """An array as NumPy's, for an engine that takes no other; one on a GPU is refused."""
-    package = _package_of(type(given))
+    package = _package_of(given)
     if package is not None and _home_of(given)[0] == package:
         raise InputError(
             f"{name} lies on a GPU, where engine {engine!r} does not compute: take "
@@ -166,8 +170,8 @@ def _read_on_host(given: Any, name: str, engine: str) -> Array:
 
 def _as_kind_of(given: Any, result: Tensor) -> Any:
     """A result as an array of the same package as another array, torch's on the same device."""
-    package, array = _package_of(type(given)), result.array()
-    is_own = _package_of(type(array)) == package
+    package, array = _package_of(given), result.array()
+    is_own = _package_of(array) == package
     if package == "torch":
         own = array if is_own else library_of("torch").from_numpy(np.asarray(result.numpy()))
         return own.to(given.device)

@@ -107,7 +107,9 @@ def torch_module(
                 pass
             case _:
                 raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
-        with blaming(factory), without_tracebacks():
+        # It logs the traceback of an error that it raises as well.
+        logging.getLogger("torch._subclasses.fake_tensor").disabled = True
+        with blaming(factory):
             return from_torch(module, example, example_kwargs=cast("Any", kwargs))
 
     _import(make, factory, output, json)
@@ -265,7 +267,7 @@ def find(text: str) -> Any:
 
 @contextmanager
 def blaming(what: str) -> Generator[None]:
-    """Tell an error of the user's code in a line, with the place where it was raised."""
+    """Report an error of the user's code on one line, with the place where it was raised."""
     try:
         yield
     except (typer.BadParameter, KeyboardInterrupt):
@@ -278,17 +280,6 @@ def blaming(what: str) -> Generator[None]:
         text = str(error).strip().splitlines() or ["no message"]
         told = f"{what}: {type(error).__name__}: {text[0]}{_place(error)}"
         raise InputError(told) from error
-
-
-@contextmanager
-def without_tracebacks() -> Generator[None]:
-    """Without the traceback that torch logs of an error which it raises as well."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    was_disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was_disabled
 
 
 def _place(error: BaseException) -> str:

@@ -124,13 +124,14 @@ def llama(
         model = Llama.load(folder, **given, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model:
-        is_typed = prompt is None and _is_typed(ranks)
+        # The first rank of a job reads for all: whether it has a terminal.
+        typed = ranks.share_bytes(None if ranks.rank else b"%d" % sys.stdin.isatty()) == b"1"
         for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:
                 tokens = _numbers(line) if as_numbers else line
                 _answer(model, model.generate(tokens, max_tokens, sampling), as_numbers, json)
             except EinDecompError as error:
-                if not is_typed:
+                if prompt is not None or not typed:
                     raise
                 if ranks.rank == 0:
                     typer.echo(f"eindecomp: {error}", err=True)
@@ -146,11 +147,6 @@ def _lines(as_numbers: bool) -> Iterator[str]:
             return
         if line.strip():
             yield line.rstrip("\r\n")
-
-
-def _is_typed(ranks: Ranks) -> bool:
-    """Whether the first rank of a job, which reads for all, has a terminal."""
-    return ranks.share_bytes(None if ranks.rank else b"%d" % sys.stdin.isatty()) == b"1"
 
 
 def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:

@@ -207,7 +207,7 @@ def _measured(profile: Profile) -> str:
 
 
 def _spread_words(profile: Profile) -> str:
-    """What was least alike from turn to turn."""
+    """How far apart the turns of the noisiest measurement were."""
     return (
         f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
     )

@@ -92,12 +92,12 @@ def read(file: str) -> Graph | bytes:
 
 
 def name_of(file: str) -> str:
-    """What messages call a file."""
+    """The name of a file in messages."""
     return "standard input" if file == "-" else file
 
 
 def tensor_names(ctx: typer.Context) -> list[str]:
-    """The tensors of the graph or plan that is given before, which a shell completes."""
+    """The tensors of the graph or plan named before, for a shell to complete."""
     # Words before an option whose value is still missing are not taken as arguments yet.
     file = ctx.params.get("file") or next(iter(ctx.args), "-")
     if file == "-":
@@ -160,7 +160,7 @@ def _value(text: str) -> int | float | bool | str:
 
 
 def pairs_from(option: str, example: str, texts: Iterable[str], sign: str = "=") -> dict[str, str]:
-    """What each name is given; `example` shows in messages how the option is written.
+    """The value of each name; `example` shows in messages how the option is written.
 
     >>> pairs_from("--tie", "W=new_W", ["W=new_W", "B = new_B"])
     {'W': 'new_W', 'B': 'new_B'}

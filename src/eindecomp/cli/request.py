@@ -35,10 +35,9 @@ ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 PiecesName = Literal["balanced", "even", "ceil"]
 DEFAULT_WORK = "1.2"
-PANEL = "Planning"
 
 
-_option = partial(option, rich_help_panel=PANEL)
+_option = partial(option, rich_help_panel="Planning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +164,20 @@ class Request:
             )
 
     def for_engine(self, engine: Engine) -> Request:
-        """The same for as many devices as an engine has, unless it says how many itself."""
+        """This request for as many devices as an engine has, unless it states a number itself."""
         if self.devices is not None or self.mesh is not None:
             return self  # without asking the engine: JAX would start with the devices it has now
         return replace(self, devices=stated_device_count(engine))
 
     def plan_of(self, file: str, *, timed: bool = False) -> Plan:
-        """The plan that a file holds, or that is made of the graph it holds.
+        """The plan in a file, or one made for the graph in it.
 
-        Where a saved plan is `timed`, the machine is no option, but what it is timed on.
+        Where a saved plan is `timed`, --machine is what it is timed on, not an option of planning.
         """
         return self.plan_from(read(file), file, timed=timed)
 
     def plan_from(self, content: Graph | bytes, file: str, *, timed: bool = False) -> Plan:
-        """The same of what was read from a file."""
+        """Like `plan_of`, for what was read from the file."""
         if not isinstance(content, bytes):
             return self.plan(content)
         default = Request(time=self.time, machine=self.machine if timed else None)

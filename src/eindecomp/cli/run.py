@@ -1,4 +1,4 @@
-"""`eindecomp run`: compute a graph's outputs as planned, of arrays from files or random numbers."""
+"""`eindecomp run`: compute a graph's outputs as planned, from arrays in files or random numbers."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def count_nan(array: Array) -> int:
 
 
 def largest_error(result: Array, wanted: Array) -> float:
-    """The largest difference; of numbers that are rounded, relative to the largest one wanted."""
+    """The largest difference; for numbers that are rounded, relative to the largest wanted one."""
     if kind(wanted.dtype) in (Kind.BOOL, Kind.INT):
         differ = result != wanted
         # As Python's integers, which are exact at any size.
@@ -227,7 +227,7 @@ def largest_error(result: Array, wanted: Array) -> float:
 
 
 def _tolerance(vertex: Vertex, vertices: int) -> float:
-    """How far apart results may be, the more vertices round on the way the further."""
+    """How far apart results may be: further, the more vertices round on the way."""
     if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
         return 0.0
     bits = {2: 2e-2, 4: 1e-4}

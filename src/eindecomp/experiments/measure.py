@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from eindecomp.api.compile import engine_of
-from eindecomp.engines.engine import Engine, Ranks, device_count
-from eindecomp.engines.engine import ranks_of as engine_ranks
+from eindecomp.engines.engine import Engine, device_count
 from eindecomp.experiments.record import OURS, Kind, Priced, Timed, Timing
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite
@@ -40,7 +39,7 @@ Way = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """The result of a way that reads the clock itself, as one in other processes does."""
+    """A result and its time, from a way that reads the clock itself, as in other processes."""
 
     seconds: float
     result: object
@@ -48,7 +47,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who takes turns with others: one of our plans, or a peer, which has no plan."""
+    """One of those who take turns: one of our plans, or a peer, which has no plan."""
 
     name: str
     kind: Kind
@@ -56,7 +55,7 @@ class Contender:
     plan: Plan | None = None
 
     def row(self, case: str, timing: Timing, ours: Timing, error: float) -> Timed:
-        """What was measured of it, beside the time of ours."""
+        """What was measured of it, compared with the time of ours."""
         plan, ratio = self.plan, timing.best / ours.best
         if plan is None:
             return Timed(case, self.name, self.kind, None, timing, ratio, error=error)
@@ -66,12 +65,6 @@ class Contender:
 
 Race = Callable[[str, Sequence[Contender], int, tuple[Any, ...]], list[Timed]]
 """Times contenders of a case in so many turns; what a benchmark makes peers from comes last."""
-
-
-def ranks_of(engine: str | Engine) -> int | None:
-    """How many ranks an engine runs as; None if it runs in one process."""
-    ranks = engine_ranks(engine)
-    return None if type(ranks) is Ranks else ranks.size
 
 
 def devices_for(engine: str | Engine) -> int:
@@ -144,7 +137,7 @@ def price(
 ) -> list[Priced]:
     """Plan a graph under strategies that its labels allow, and `more` of them.
 
-    `tie` are the inputs that a step leaves for the next one.
+    `tie` names, for inputs, the outputs that become them in the next step.
     """
     ready = rewrite(graph)
     rows: list[Priced] = []

@@ -11,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.engines.engine import Engine
+from eindecomp.engines.engine import Engine, ranks_of
 from eindecomp.engines.executable import Executable
 from eindecomp.errors import check_whole
 from eindecomp.experiments.measure import (
@@ -25,11 +24,11 @@ from eindecomp.experiments.measure import (
     Contender,
     Lapse,
     Race,
+    Way,
     apart,
     devices_for,
     price,
     race,
-    ranks_of,
 )
 from eindecomp.experiments.record import OURS, Findings, LossCurve, Priced, Timed
 from eindecomp.graph.graph import Graph
@@ -45,11 +44,8 @@ from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.space.strategy import GivenStrategy, applicable
 
-if TYPE_CHECKING:
-    from eindecomp.experiments.measure import Way
-
-    Batch = Mapping[str, Array]
-    Say = Callable[[str], None]
+Batch = Mapping[str, Array]
+Say = Callable[[str], None]
 
 
 # Experiment 1: the matrix chain (A·B) + (C·(D·E)), uniform and skewed
@@ -87,7 +83,7 @@ def chain(
 def _time_chain(case: str, graph: Graph, engine: str | Engine, race: Race) -> list[Timed]:
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
-    count, alone = devices_for(engine), ranks_of(engine) is None
+    count, alone = devices_for(engine), ranks_of(engine).size == 1
     plans = {f"{OURS}, {count} devices": make_plan(graph, count)}
     if alone:
         plans[f"{OURS}, {_MANY} devices"] = make_plan(graph, _MANY)
@@ -168,7 +164,7 @@ def ffnn(
 
 
 def curves_of(losses: Mapping[str, list[float]], wanted: list[float]) -> list[LossCurve]:
-    """Everybody's losses, and how far they are from those that are wanted."""
+    """Everybody's losses, and how far they are from the wanted ones."""
     return [
         LossCurve(name, tuple(own), max(map(apart, own, wanted))) for name, own in losses.items()
     ]

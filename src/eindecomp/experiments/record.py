@@ -20,14 +20,14 @@ from eindecomp.show.words import ratio, render, short, table
 
 OURS = "eindecomp"
 Kind = Literal["ours", "strategy", "peer", "floor"]
-"""A floor is computed from measured speeds: what no contender can be faster than."""
+"""A floor is a time that no contender can beat, computed from measured speeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds over a number of repeats; the spread is the slowest over the fastest.
 
-    No repeats: it was computed, or measured by a program of its own.
+    Zero repeats mean that the time was computed, or measured by another program.
     """
 
     best: float

@@ -112,7 +112,7 @@ class EinSum:
 
     @property
     def definition(self) -> str:
-        """All of it, for keys of what is kept: the same for equal EinSums only."""
+        """The whole definition as a text for cache keys, the same for equal EinSums only."""
         agg = None if self.agg is None else self.agg.definition
         return repr((self.inputs, self.output, self.join, agg))
 
@@ -220,27 +220,23 @@ def is_ellipsis_label(label: str) -> bool:
     return label.startswith("_dim")
 
 
-def _reading(spec: str, parts: list[str], ranks: Sequence[int]) -> Callable[[str], Labels]:
+def _reading(spec: str, parts: list[str], ranks: Sequence[int]) -> Callable[[str], list[str]]:
     """How labels are written: as words with spaces between, or each as one letter."""
     if any(len(side.split()) > 1 for part in parts for side in part.split("...")):
-        return _words
-    fits = {
-        read: all(len(read(part)) == rank for part, rank in zip(parts, ranks, strict=False))
-        for read in (_letters, _words)
-    }
-    if "..." not in spec and fits[_words] and not fits[_letters]:
-        return _words
+        return str.split
+
+    def fits(read: Callable[[str], list[str]]) -> bool:
+        return all(len(read(part)) == rank for part, rank in zip(parts, ranks, strict=False))
+
+    if "..." not in spec and fits(str.split) and not fits(_letters):
+        return str.split
     if ">" in spec.replace("->", "", 1) or "-" in spec.replace("->", "", 1):
         raise ExpressionError(f"spec {spec!r} is not of the form 'ij,jk->ik'")
     return _letters
 
 
-def _letters(part: str) -> Labels:
-    return tuple(part.strip())
-
-
-def _words(part: str) -> Labels:
-    return tuple(part.split())
+def _letters(part: str) -> list[str]:
+    return list(part.strip())
 
 
 def parse_groups(spec: str) -> tuple[tuple[Labels, ...], tuple[Labels, ...]]:

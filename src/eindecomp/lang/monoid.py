@@ -131,7 +131,7 @@ class Monoid:
 
     @property
     def definition(self) -> str:
-        """All of it, for keys of what is kept: the same for equal ones only."""
+        """The whole definition as a text for cache keys, the same for equal monoids only."""
         return repr(tuple(getattr(self, field.name) for field in fields(self)))
 
     def __repr__(self) -> str:
@@ -247,7 +247,7 @@ _TRIALS = 200
 def combining(
     monoid: Monoid, state: tuple[DType, ...]
 ) -> Callable[[list[Array], list[Array]], list[Array]]:
-    """What combines arrays of states of the given types, as NumPy does, in these types."""
+    """A function that combines states, given as arrays of these types."""
     both = (*state, *state)
     parts = [with_casts(value, both, {})[0] for value in values(monoid.combine)]
     functions = [compile_scalar(part, len(both), NUMPY) for part in parts]

@@ -24,7 +24,7 @@ _TRIALS = 64
 
 @lru_cache(maxsize=2**10)
 def safe_combine(monoid: Monoid, state: tuple[DType, ...]) -> Expr:
-    """What combines two states of the given types, neutral ones among them.
+    """The expression that combines two states of the given types, even neutral ones.
 
     >>> from eindecomp.lang.monoid import monoid
     >>> from eindecomp.lang.dtypes import FLOAT32
@@ -70,7 +70,7 @@ def _fragile_marks(monoid: Monoid, state: tuple[DType, ...]) -> tuple[int, ...] 
 
 
 class _Trial:
-    """Combines samples in the state's own types, in which an identity may be infinite first."""
+    """Combines samples in the state's own types, in which an identity may become infinite."""
 
     def __init__(self, monoid: Monoid, state: tuple[DType, ...]) -> None:
         self._combine = combining(monoid, state)

@@ -93,6 +93,8 @@ def exact_integer(expr: Expr) -> int | None:
                 known.append(one)
             if op == "pow" and known[1] < 0:
                 return None
+            if op in ("floordiv", "mod") and not known[1]:
+                return 0
             if op == "pow" and abs(known[0]) > 1 and known[1] > _MAX_BITS:
                 raise ExpressionError(f"{to_text(expr)} does not fit 64 bits")
             value: int = _EXACT[op](*known)
@@ -113,8 +115,8 @@ _EXACT: Mapping[str, Any] = {
     "pow": operator.pow,
     "min": min,
     "max": max,
-    "floordiv": lambda x, y: x // y if y else 0,
-    "mod": lambda x, y: x % y if y else 0,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
 }
 
 

@@ -128,7 +128,7 @@ class CheckpointFolder:
         """The step that this run has read or written last."""
 
     def check(self) -> None:
-        """Refuse now a place where nothing could be written."""
+        """Refuse at once a folder in which nothing can be written."""
         extra("safetensors")  # which reads what is written
         at_first(self.ranks, self._make_folder)
 
@@ -179,7 +179,7 @@ class CheckpointFolder:
         losses: list[float],
         config: RunConfig,
     ) -> None:
-        """Write the state after a step; what keeps a rank from it is raised by all."""
+        """Write the state after a step; if one rank cannot, all raise its error."""
         step = len(losses)
         blocks = self._own_blocks(tensors, step)
         boxes = {name: box for name, (box, _) in blocks.items()}
@@ -190,7 +190,7 @@ class CheckpointFolder:
         self.latest = step
 
     def _own_blocks(self, tensors: Mapping[str, Tensor], step: int) -> dict[str, tuple[Box, Array]]:
-        """What this rank writes, if all that any rank has is finite."""
+        """The blocks that this rank writes, once all ranks have found theirs finite."""
         blocks: dict[str, tuple[Box, Array]] = {}
         wrong = b""
         for name, tensor in tensors.items():
@@ -289,7 +289,7 @@ OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 def read_sharded(
     step: SavedStep, shards: Field, wanted: Mapping[str, Vertex]
 ) -> dict[str, ShardedArray]:
-    """Tensors of a step, which the boxes that its manifest tells must hold completely and once."""
+    """The tensors of a step; the boxes in its manifest must hold every element exactly once."""
     blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
     for rank, shard in enumerate(shards.items()):
         for name, sides in shard["boxes"].members():
@@ -318,16 +318,16 @@ def _box(field: Field, shape: tuple[int, ...]) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class ShardedArray:
-    """A tensor in files, to be read by its slices: each is put together from what it meets."""
+    """A tensor in files, read slice by slice: each is put together from the blocks it meets."""
 
     step: SavedStep
     name: str
     shape: tuple[int, ...]
     dtype: DType
     blocks: tuple[tuple[int, Box], ...]
-    """The ranks whose shards hold a block, and which."""
+    """For each block, the rank whose shard holds it, and its box."""
     opened: dict[int, OpenedShard]
-    """The shards that any tensor of the step was read from."""
+    """The shards opened so far, shared by all tensors of the step."""
 
     def __getitem__(self, where: Any) -> Array:
         given: tuple[Any, ...] = (slice(None),) * len(self.shape)
@@ -346,7 +346,7 @@ class ShardedArray:
         return read
 
     def _block(self, rank: int, box: Box) -> Array:
-        """A view of a block in its file, which must be as the manifest has it."""
+        """A view of a block in its file, which must match the manifest."""
         path = self.step.shard(rank)
         if rank not in self.opened:
             self.opened[rank] = tensors_of(path)[0], map_file(path)

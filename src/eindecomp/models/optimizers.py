@@ -76,7 +76,7 @@ def momentum(
         >>> print(graph["new_W_sum"], graph.ties)
         new_W_sum[i] {'W_sum': 'new_W_sum', 'W': 'new_W'}
     """
-    keep, slope = _within("factor", factor), _slope(weight_decay)
+    keep, slope = _number("factor", factor, 1), _slope(weight_decay)
     ahead = f"({slope} + {keep} * new_sum)" if nesterov else "new_sum"
     updates = {"sum": f"{keep} * sum + {slope}", "w": f"w - lr * {ahead}"}
     _add(graph, parameters, gradients, updates)
@@ -215,8 +215,8 @@ def _named(graph: Graph) -> dict[str, str]:
 
 
 def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:
-    """The updates of Adam, of what is kept of a weight and the slope that it follows."""
-    first, second = (_within("a beta", beta) for beta in betas)
+    """Adam's updates, given what is kept of a weight and the slope that it follows."""
+    first, second = (_number("a beta", beta, 1) for beta in betas)
     # Grouped as in torch: the corrections are scalars, computed once outside the loops.
     step = f"(lr / (1 - {first}**step)) * new_mean"
     scale = f"sqrt(new_square) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
@@ -236,8 +236,8 @@ def _add(
 ) -> None:
     """Add the next values of parameters and of their state, as outputs that are tied to them.
 
-    In `updates`, `w` is a parameter and `g` its gradient; any other name is state, which
-    `new_` comes before where its next value is meant.
+    In `updates`, `w` is a parameter and `g` its gradient; any other name is state, and
+    with `new_` before it the next value of that.
     """
     if len(parameters) != len(gradients):
         raise InputError(f"{len(parameters)} parameters, but {len(gradients)} gradients")
@@ -277,13 +277,7 @@ def _slope(weight_decay: float) -> str:
     return f"(g + {_number('weight_decay', weight_decay)} * w)" if weight_decay else "g"
 
 
-def _number(what: str, value: float) -> str:
-    if not 0 <= value < float("inf"):
-        raise InputError(f"{what} must be 0 or more and finite, not {value}")
-    return repr(float(value))
-
-
-def _within(what: str, value: float) -> str:
-    if not 0 <= value < 1:
-        raise InputError(f"{what} must be at least 0 and less than 1, not {value}")
+def _number(what: str, value: float, limit: float = float("inf")) -> str:
+    if not 0 <= value < limit:
+        raise InputError(f"{what} must be at least 0 and less than {limit:g}, not {value}")
     return repr(float(value))

@@ -56,7 +56,7 @@ _ESCAPED = {
 def report(plan: Plan, path: str | Path, *, compare: bool = True, time_limit: float = 30) -> Path:
     """Write the report of a plan to an HTML file.
 
-    Whatever is wrong with the arguments is said before anything is computed.
+    Wrong arguments are refused before anything is computed.
     """
     output = Path(path)
     if not isinstance(compare, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -94,7 +94,7 @@ def _html_page(shown: dict[str, Any]) -> bytes:
         "DATA": json_in_html(shown),
         "SCRIPT": script.encode(),
     }
-    # What is filled in may look like a place to fill in: each place is looked for once.
+    # What is filled in may look like a placeholder itself, so these are looked for only once.
     pieces = re.split(r"\{\{([A-Z]+)\}\}", _part("page.html"))
     return b"".join(filled[p] if k % 2 else p.encode() for k, p in enumerate(pieces))
 
@@ -165,7 +165,7 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
 
 
 def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
+    """The figures at the top: cost, gap, bytes, memory, each with a word of explanation."""
     in_full = f"{plan.cost:,} bytes " if plan.objective == "bytes" else ""
     least = f"no such plan costs less than {exact(plan.bound, plan.objective)}"
     gap = (percent(plan.gap), least)
@@ -201,7 +201,7 @@ def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]
 def _alternatives(
     plan: Plan, rows: list[Row], number: Mapping[str, int], deadline: float
 ) -> dict[str, Any]:
-    """The next-best cuts in words, of which vertex each is, and which vertices it holds for.
+    """The next-best cuts in words, with the vertex each was found for and those it holds for.
 
     `of` has for each vertex the number of its alternative, or -1. Vertices are alike if they differ
     only in names and axes; the costliest come first, and after the deadline none is searched for.

@@ -26,7 +26,7 @@ from eindecomp.planner.costs.machine import Machine
 
 ENGINES = ("threads", "spmd", "ray")
 QUIET = 1.5
-"""How many times the best turn the median may take on a machine on which nothing else runs."""
+"""How many times the best turn the median may be on a machine on which nothing else runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Profile:
     spread: float = 1.0
     """The median of its turns over the best."""
     is_first: bool = True
-    """Whether this is the one process of all that tells what was measured."""
+    """Whether this process is the one that reports what was measured."""
 
     @property
     def is_quiet(self) -> bool:

@@ -123,7 +123,7 @@ def kernel_rates(
 def task_overhead(engine: Engine, devices: int, timer: TurnTimer, tasks: int = 64) -> float:
     """Seconds that a kernel call takes beside its work: what one more tiny vertex takes.
 
-    Each reads what the one before has made, and is let go of behind the next, as in most graphs.
+    Each vertex reads the one before and is freed after the next, as in most graphs.
     """
     counts = tasks // 4, tasks
     few, many = (

@@ -1,8 +1,8 @@
-"""What links between devices take: collectives along an axis, by size.
+"""How long collectives along an axis take, by size.
 
-Between threads moving is free, since all read the same memory; only reducing takes time. Of an
-engine of which nothing is known but that it runs plans, it is what a run takes longer that also
-moves a tensor: one repartition, from rows to columns, stands for every way to fetch and to reduce.
+Between threads moving is free, since all read the same memory; only reducing takes time. For an
+engine that is only known to run plans, it is how much longer a run takes that also moves a tensor:
+one repartition, from rows to columns, stands for every way to fetch and to reduce.
 
 Ranks of a job are measured by what engine `spmd` does: a plan has one step that communicates along
 one axis of the mesh; the other axes cut a label of their own, so that all groups of the axis
@@ -179,7 +179,7 @@ class Moving(NamedTuple):
 
 
 MOVING = {
-    # Every rank gets all of what its group has a part of each.
+    # Every rank gets the whole tensor, of which each rank of its group has a part.
     "all_gather": Moving(
         Move,
         "X[b,i: {length}], Y[b,k: {ways}]",
@@ -187,7 +187,7 @@ MOVING = {
         {"X": "i", "Y": "k", "Z": "k"},
     ),
     # From rows to columns of a square, of which a rank lacks all but one of its squares. It is
-    # computed first, since what is computed is sent in another way than what is given.
+    # computed first, since computed tensors are sent in another way than inputs.
     "all_to_all": Moving(
         Move,
         "X[b,i: {side},j: {side}]",
@@ -218,10 +218,11 @@ class RankLinks:
         self.mesh = Mesh.of_devices(self.ranks) if mesh is None else Mesh.of_axes(mesh)
         if self.mesh.devices != self.ranks:
             raise InputError(f"the mesh {dict(mesh or {})} is not of {self.ranks} ranks")
+        self.axes = self.mesh.names
 
     @contextmanager
     def ending_together(self) -> Generator[None]:
-        """Lets all ranks end where one of them fails: the others would wait for it."""
+        """End all ranks if one of them fails: the others would wait for it."""
         try:
             yield
         except BaseException as error:
@@ -236,18 +237,13 @@ class RankLinks:
             return self._slowest(seconds_each(way, times))
 
     def _slowest(self, seconds: float) -> float:
-        """The most that any rank says, once all have said it."""
+        """The most seconds that any rank reports, once all have."""
         told = self.transport.gather_counts(np.array([round(1e9 * seconds)]))
         return float(told.max()) / 1e9
 
     @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of the mesh."""
-        return self.mesh.names
-
-    @property
     def collectives(self) -> dict[str, MakeMessage]:
-        """All of them."""
+        """What makes a message of each collective."""
 
         made = {collective: partial(self._moving, collective) for collective in MOVING}
         return {**made, "point_to_point": self._point_to_point}

@@ -107,8 +107,8 @@ class RopeScaling:
             )
 
 
-# All that transformers reads from a configuration and that changes a LLaMA's numbers, sizes
-# excepted, with the values for which it computes what we do. Only `model_type` is required.
+# Every setting but the sizes by which transformers changes a LLaMA's numbers, with the values for
+# which it computes what we do. Only `model_type` is required.
 _ONLY: dict[str, tuple[object, ...]] = {
     "model_type": ("llama",),
     "attribute_map": (None, {}),
@@ -175,7 +175,7 @@ def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
         if name != "model_type" and name not in values:
             continue
         value = values.get(name)
-        # An equality that tells true from 1.
+        # Equality that distinguishes true from 1.
         if not any(value == one and type(value) is type(one) for one in supported):
             only = f"only {quote(supported[0])} is supported"
             raise InputError(f"{path}: {name} is {quote(value)}; {only}")
@@ -201,8 +201,8 @@ def _scaling(path: Path, rope: Mapping[str, Any]) -> RopeScaling | None:
         raise InputError(f"{path}: {error}") from None
 
 
-# Settings that change even the tokens that transformers generates without drawing, and the value at
-# which they do nothing.
+# Settings that change what transformers generates even without sampling, and the value at which
+# each has no effect.
 _GREEDY: dict[str, float | list[int] | None] = {
     **dict.fromkeys((
         "bad_words_ids", "constraints", "dola_layers", "exponential_decay_length_penalty",

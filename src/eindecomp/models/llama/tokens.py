@@ -1,4 +1,4 @@
-"""Tokens: checked, from a text and back by the `tokenizers` package, and the next by its logits."""
+"""Tokens: checking them, converting text to and from them, choosing the next by its logits."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from math import isfinite
 from numbers import Real
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError, RunError, check_whole, extra, quote, shorten
 from eindecomp.lang.dtypes import Array
-
-if TYPE_CHECKING:
-    from eindecomp.models.llama.config import Config
+from eindecomp.models.llama.config import Config
 
 _NO_PROMPT = "prompts are token numbers, of one sequence or several"
 _HOTTEST = 1e30  # more is as good as infinite
@@ -186,7 +184,7 @@ class Tokenizer:
 
 
 class TextStream:
-    """The text after a prompt, token by token; a character of several comes with the last.
+    """Streams the text after a prompt; a character of several tokens comes with the last.
 
     A token's text depends on the tokens before it, so some of those are decoded again, and only the
     text that is new is passed on.

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from eindecomp.engines.safetensors_file import StoredTensor, map_file, tensors_of
 from eindecomp.errors import InputError, quote
 from eindecomp.lang.dtypes import Array
-from eindecomp.models.llama.config import DTYPES
+from eindecomp.models.llama.config import DTYPES, Config
 from eindecomp.models.llama.read_folder import check_folder, read_json
-
-if TYPE_CHECKING:
-    from eindecomp.models.llama.config import Config
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -142,7 +139,7 @@ def weights_of(config: Config) -> Iterator[Weight]:
 def tied_as_stored(config: Config, files: WeightFiles) -> Config:
     """The configuration as stored: a separate head counts, whatever `config.json` says.
 
-    transformers treats a folder that ties the head to the table but stores another one alike.
+    transformers does the same with a folder that ties the head but stores another one.
     """
     if not (config.tied and TABLE in files.tensors and HEAD in files.tensors):
         return config
