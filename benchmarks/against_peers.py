@@ -11,11 +11,12 @@ from pathlib import Path
 from time import perf_counter
 
 from peers.of_experiments import PEERS
+from peers.race import beside
 from plot import plot
 
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.experiments import EXPERIMENTS, Record
-from eindecomp.experiments.show import show
+from eindecomp.experiments.record import show
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
     name, start = asked.experiment, perf_counter()
-    findings = EXPERIMENTS[name](asked.quick, print, peers=PEERS[name])
+    findings = EXPERIMENTS[name](asked.quick, print, race=beside(PEERS[name]))
     record = Record.of(name, asked.quick, perf_counter() - start, findings)
     write_whole(asked.output / f"{name}.json", record.json())
     plot(record, asked.output / name)

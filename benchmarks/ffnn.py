@@ -10,13 +10,14 @@ from collections import defaultdict
 from itertools import islice
 
 from peers.of_experiments import ffnn_peers
+from peers.race import beside
 
 import eindecomp as ed
 from eindecomp import models
 from eindecomp.engines.result import Event, TaskFinished
 from eindecomp.experiments import Record
-from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE, ffnn
-from eindecomp.experiments.show import show
+from eindecomp.experiments.paper import FFNN_QUICK, FFNN_SHAPE, RATES, ffnn
+from eindecomp.experiments.record import show
 from eindecomp.kernels.cores import cores
 from eindecomp.models.optimizers import carried
 
@@ -50,10 +51,14 @@ def main() -> None:
     parser.add_argument("--optimizer", choices=RATES, action="append", help="sgd, if none is given")
     parser.add_argument("--steps", type=int, default=20)
     asked = parser.parse_args()
-    shape = QUICK if asked.quick else SHAPE
+    shape = FFNN_QUICK if asked.quick else FFNN_SHAPE
     for optimizer in asked.optimizer or ["sgd"]:
         found = ffnn(
-            shape=shape, optimizer=optimizer, steps=asked.steps, devices=(2,), peers=ffnn_peers
+            shape=shape,
+            optimizer=optimizer,
+            steps=asked.steps,
+            devices=(2,),
+            race=beside(ffnn_peers),
         )
         print(show(Record.of("ffnn", asked.quick, 0.0, found)))
         profile(shape, optimizer)

@@ -11,12 +11,13 @@ from functools import partial
 
 import numpy as np
 from peers.of_experiments import llama_peers
+from peers.race import beside
 
 import eindecomp as ed
 from eindecomp.engines.result import Event, KernelCompiled, TaskFinished
 from eindecomp.experiments import Findings, Record
-from eindecomp.experiments.llama import measure_model, one_billion
-from eindecomp.experiments.show import show
+from eindecomp.experiments.paper import measure_model, one_billion
+from eindecomp.experiments.record import show
 from eindecomp.kernels.cores import cores
 from eindecomp.models.llama import Config, Llama
 
@@ -60,7 +61,8 @@ def main() -> None:
     asked = parser.parse_args()
     config = one_billion(4 if asked.quick else 16)
     for tokens in (128, 512):
-        timed = measure_model(config, 1, tokens, 4, print, strategies=False, peers=llama_peers)
+        race = beside(llama_peers)
+        timed = measure_model(config, 1, tokens, 4, print, strategies=False, race=race)
         print(show(Record.of("llama", asked.quick, 0.0, Findings(tuple(timed), ()))), flush=True)
     if asked.profile:
         profile(config, "prefill", 128)

@@ -11,8 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from eindecomp.engines.whole_files import replacing
-from eindecomp.experiments.measure import OURS
-from eindecomp.experiments.show import grouped
+from eindecomp.experiments.record import OURS, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -30,9 +30,9 @@ import eindecomp as ed
 from eindecomp.cli.run import random_inputs
 from eindecomp.engines.engine import find_engine
 from eindecomp.engines.spmd.job import connect
-from eindecomp.experiments.calibrate.kernels import Clock
+from eindecomp.experiments.calibrate.kernels import TurnTimer
 from eindecomp.experiments.calibrate.links import RankLinks, measured
-from eindecomp.experiments.llama import TINY
+from eindecomp.experiments.paper import TINY
 from eindecomp.models.llama import prefill_graph
 from eindecomp.models.paper_graphs import chain, ffnn
 from eindecomp.planner.space.strategy import applicable
@@ -97,7 +97,7 @@ def time_collectives(quick: bool) -> None:
             links.collectives,
             links.axes,
             sizes,
-            Clock(3 if quick else 9, links.turn),
+            TurnTimer(3 if quick else 9, links.turn),
             lambda _: None,
         )
     if links.rank == 0:
@@ -170,7 +170,7 @@ def time_plan(path: str) -> None:
         drawn = random_inputs(plan.graph, 0)
         arrays = {vertex.name: drawn[vertex.name] for vertex in plan.graph.inputs}
         placed = {**drawn, **executable.place(arrays)}
-        seconds = Clock(_RUNS, links.turn).best("runs", lambda: executable(placed))
+        seconds = TurnTimer(_RUNS, links.turn).best("runs", lambda: executable(placed))
     if links.rank == 0:
         print(json.dumps(seconds))
 

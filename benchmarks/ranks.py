@@ -25,8 +25,7 @@ from on_ranks.trouble import trouble
 
 import eindecomp as ed
 from eindecomp.experiments.calibrate.links import RankLinks
-from eindecomp.experiments.ffnn import QUICK, RATES, SHAPE
-from eindecomp.experiments.llama import one_billion
+from eindecomp.experiments.paper import FFNN_QUICK, FFNN_SHAPE, RATES, one_billion
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
@@ -119,7 +118,7 @@ def classifier_inside(quick: bool) -> Iterator[Record]:
 
 
 def classifier(engine: str, devices: int, ready: Callable[[], object], quick: bool) -> Record:
-    shape = QUICK if quick else SHAPE
+    shape = FFNN_QUICK if quick else FFNN_SHAPE
     graph = ffnn_graph(**shape, optimizer="sgd")
     own = carried(graph)
     plan = ed.plan_together(lambda: ed.plan(graph, devices, tie=own), engine)
@@ -133,7 +132,7 @@ def classifier(engine: str, devices: int, ready: Callable[[], object], quick: bo
 def ddp(quick: bool) -> list[float]:
     from peers import ddp as peer
 
-    shape = QUICK if quick else SHAPE
+    shape = FFNN_QUICK if quick else FFNN_SHAPE
     graph = ffnn_graph(**shape, optimizer="sgd")
     data = Synthetic(shape["batch"], shape["features"], shape["classes"])
     batches = cycle(list(islice(data.batches(), 4)))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from peers import transformers
+from peers.race import race
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import OURS, Contender, Lapse, race
+from eindecomp.experiments.measure import Contender, Lapse
+from eindecomp.experiments.record import OURS
 from eindecomp.kernels.torch.timing import seconds_of
 from eindecomp.models.llama import prefill_graph, step_graph
 from eindecomp.models.llama.config import rotations
@@ -25,9 +27,11 @@ from on_gpu.speeds import memory_speed
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from peers.race import Peer
+
     from eindecomp.engines.executable import Executable
     from eindecomp.engines.tensor import Tensor
-    from eindecomp.experiments.measure import Peer, Way
+    from eindecomp.experiments.measure import Way
     from on_gpu.setting import Setting
     from on_gpu.weight_block import WeightBlock
 

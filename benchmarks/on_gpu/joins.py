@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from peers.race import race
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import OURS, Contender, Lapse, race
+from eindecomp.experiments.measure import Contender, Lapse
+from eindecomp.experiments.record import OURS
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.make import plan as make_plan
 from on_gpu.record import Measured
@@ -22,7 +24,9 @@ from on_gpu.setting import floor, noted
 from on_gpu.speeds import properties
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.measure import Peer, Way
+    from peers.race import Peer
+
+    from eindecomp.experiments.measure import Way
     from on_gpu.setting import Setting
 
     Tensor = torch.Tensor

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from peers import by_hand
+from peers.race import race
 
-from eindecomp.experiments.measure import OURS, race
+from eindecomp.experiments.record import OURS
 from on_gpu.record import Measured
 from on_gpu.setting import floor, noted, prefill
 from on_gpu.speeds import link_speeds

@@ -14,10 +14,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from peers import by_hand
+from peers.race import race
 
 from eindecomp.api.compile import compile as compile_plan
 from eindecomp.engines.safetensors_file import write_tensors
-from eindecomp.experiments.measure import OURS, Lapse, race
+from eindecomp.experiments.measure import Lapse
+from eindecomp.experiments.record import OURS
 from eindecomp.kernels.torch.library import TorchLibrary
 from eindecomp.models.llama import prefill_graph
 from eindecomp.planner.make import plan as make_plan
@@ -28,7 +30,9 @@ from on_gpu.speeds import link_speeds
 from on_gpu.weight_block import WeightBlock
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.measure import Peer, Way
+    from peers.race import Peer
+
+    from eindecomp.experiments.measure import Way
     from eindecomp.models.llama.config import Config
     from on_gpu.setting import Setting
 

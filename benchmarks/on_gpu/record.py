@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from peers.race import Raced
 
 from eindecomp.errors import InputError
-from eindecomp.experiments.record import Host, LossCurve, Timed, Timing
+from eindecomp.experiments.record import Host, LossCurve, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Timed):
+class Row(Raced):
     """A contender in a table."""
 
     table: str = ""

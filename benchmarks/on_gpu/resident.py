@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from peers import by_hand, transformers
+from peers.race import race
 
-from eindecomp.experiments.measure import race
 from on_gpu.record import Measured
 from on_gpu.setting import beyond, noted, prefill
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from eindecomp.api.compile import compile as compile_plan
-from eindecomp.experiments.measure import OURS, Contender
-from eindecomp.experiments.record import Timed, Timing
+from eindecomp.experiments.measure import Contender
+from eindecomp.experiments.record import OURS, Timed, Timing
 from eindecomp.models.llama import prefill_graph
 from eindecomp.models.llama.config import rotations
 from eindecomp.planner.costs.byte_sizes import parse_bytes
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from peers.ceiling import Ceiling
+    from peers.race import Peer
 
     from eindecomp.engines.executable import Executable
     from eindecomp.engines.result import Result
-    from eindecomp.experiments.measure import Peer, Way
+    from eindecomp.experiments.measure import Way
     from eindecomp.models.llama.config import Config
     from eindecomp.planner.plan import Plan
     from on_gpu.sizes import Prompt, Sizes

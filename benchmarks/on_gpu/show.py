@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from eindecomp.experiments.show import TIME_COLUMNS, WIDTH, heading, losses, times
+from eindecomp.experiments.record import TIME_COLUMNS, WIDTH, heading, losses, times
 from eindecomp.show.words import render, short, table
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from eindecomp.experiments.show import Columns
+    from eindecomp.experiments.record import Columns
     from on_gpu.record import GpuRecord, Measured, Row, Speed
 
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from peers import by_hand, offload
+from peers.race import failure, race
 
 from eindecomp.errors import EinDecompError
-from eindecomp.experiments.measure import OURS, failure, race
-from eindecomp.experiments.record import Timed
+from eindecomp.experiments.record import OURS, Timed
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from on_gpu.record import Measured
 from on_gpu.setting import best_of, beyond, floor, noted, prefill
@@ -18,7 +18,8 @@ from on_gpu.speeds import link_speeds
 from on_gpu.trace import write_trace
 
 if TYPE_CHECKING:
-    from eindecomp.experiments.measure import Peer
+    from peers.race import Peer
+
     from on_gpu.setting import OurPrefill, Setting
     from on_gpu.sizes import Limited, Prompt
     from on_gpu.weight_block import WeightBlock

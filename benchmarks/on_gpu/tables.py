@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from peers.ceiling import run_ceiling
+from peers.race import failure
 
 from eindecomp.errors import InputError, suggest
-from eindecomp.experiments.measure import OURS, failure
+from eindecomp.experiments.record import OURS
 from on_gpu import joins, larger, resident, streamed
 from on_gpu.decode import TABLE as DECODE
 from on_gpu.decode import decode

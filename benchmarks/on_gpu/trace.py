@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from peers.race import failure
 from torch.profiler import ProfilerActivity, profile
 
 from eindecomp.engines.whole_files import write_whole
-from eindecomp.experiments.measure import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

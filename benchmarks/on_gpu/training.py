@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from peers.of_experiments import torch_alone
+from peers.race import race
 
 from eindecomp.engines.engine import find_engine
-from eindecomp.experiments.ffnn import Training, curves_of
-from eindecomp.experiments.measure import OURS, race
+from eindecomp.experiments.paper import Training, curves_of
+from eindecomp.experiments.record import OURS
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.costs.byte_sizes import parse_bytes
 from on_gpu.larger import TABLE

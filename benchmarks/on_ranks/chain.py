@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from on_ranks.jobs import Record, ranks_of, timed
 from on_ranks.scalapack import fastest
+from peers.race import Absent
 
 import eindecomp as ed
-from eindecomp.experiments.measure import Absent
 from eindecomp.models.paper_graphs import chain as chain_graph
 
 Array = np.ndarray[Any, Any]

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from peers import scalapack
 from peers.process_grid import Library, ProcessGrid, chain_on
+from peers.race import Absent
 
-from eindecomp.experiments.measure import Absent, apart
+from eindecomp.experiments.measure import apart
 
 Array = np.ndarray[Any, Any]
 _BLOCKS = (128, 256)

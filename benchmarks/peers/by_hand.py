@@ -19,9 +19,9 @@ from on_gpu.weight_block import WeightBlock, layer_shapes
 
 from eindecomp.engines.torch.paged_memory import HostMemory
 from eindecomp.engines.torch.replay import Lane
-from eindecomp.experiments.measure import Absent
 from eindecomp.models.llama.config import frequencies
 from peers.frameworks import compiled
+from peers.race import Absent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eindecomp.experiments.measure import Absent, Lapse
+from eindecomp.experiments.measure import Lapse
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cores import cores
 from eindecomp.models.initial import initial
 from peers import frameworks
+from peers.race import Absent
 from peers.torch import TorchNet
 
 if TYPE_CHECKING:

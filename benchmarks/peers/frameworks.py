@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.experiments.measure import Absent
+from peers.race import Absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

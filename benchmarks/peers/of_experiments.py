@@ -1,4 +1,4 @@
-"""The peers of each of the paper's experiments, as `EXPERIMENTS` take them."""
+"""The peers of each of the paper's experiments, set up for a race."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eindecomp.experiments.chain import numpy_chain
 from eindecomp.kernels.cores import cores
 from peers import dask, ddp, numpy, scalapack, torch, transformers
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from eindecomp.experiments.ffnn import Training
-    from eindecomp.experiments.measure import Peer, Way
+    from eindecomp.experiments.measure import Way
+    from eindecomp.experiments.paper import Training
     from eindecomp.models.llama import Llama
+    from peers.race import Peer
 
     Array = np.ndarray[Any, Any]
 
 
 def chain_peers(x: Mapping[str, Array]) -> dict[str, Peer]:
-    """NumPy, torch, dask.array and ScaLAPACK."""
+    """NumPy by hand, torch, dask.array and ScaLAPACK; plain NumPy takes part anyway."""
     return {
-        "NumPy": partial(numpy_chain, x),
         "NumPy, panels by hand": partial(numpy.panels, x),
         "torch": partial(torch.chain, x),
         "dask.array": partial(dask.chain, x, tuned=False),

@@ -10,8 +10,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from eindecomp.experiments.measure import Absent
 from peers import frameworks
+from peers.race import Absent
 from peers.transformers import build, read_prompts
 
 if TYPE_CHECKING:

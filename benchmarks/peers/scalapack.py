@@ -23,9 +23,10 @@ import numpy as np
 import orjson
 
 from eindecomp.errors import RunError
-from eindecomp.experiments.measure import Absent, Lapse
+from eindecomp.experiments.measure import Lapse
 from eindecomp.kernels.cores import cores
 from peers.process_grid import blas_cores, dealt
+from peers.race import Absent
 from peers.scalapack_rank import BLOCK, PANELS
 
 if TYPE_CHECKING:

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from peers import scalapack
 from peers.of_experiments import chain_peers, ffnn_peers, llama_peers
+from peers.race import Absent, beside
 from peers.torch import TorchNet
 
 import eindecomp as ed
 from eindecomp import models
-from eindecomp.experiments.chain import chain
-from eindecomp.experiments.ffnn import RATES, ffnn
-from eindecomp.experiments.llama import TINY, measure_model
-from eindecomp.experiments.measure import Absent, Lapse, apart
-from eindecomp.experiments.record import Record, Timed
-from eindecomp.experiments.show import show
+from eindecomp.experiments.measure import Lapse, apart
+from eindecomp.experiments.paper import RATES, TINY, chain, ffnn, measure_model
+from eindecomp.experiments.record import Record, Timed, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +33,7 @@ def test_peers_of_the_chain_that_are_absent_are_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)
     monkeypatch.setattr(scalapack, "find_library", lambda _: None)
-    found = chain(sizes=(40,), devices=(2,), peers=chain_peers)
+    found = chain(sizes=(40,), devices=(2,), race=beside(chain_peers))
     reasons = absent(found.timed)
     assert reasons["torch"] == "torch is not installed"
     assert reasons["dask.array"] == reasons["dask.array, tuned"] == "dask.array is not installed"
@@ -49,13 +47,13 @@ def test_peers_of_the_chain_that_are_absent_are_named(monkeypatch: pytest.Monkey
 def test_ranks_without_mpirun_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalapack, "find_library", lambda name: f"lib{name}.so")
     monkeypatch.setattr(scalapack, "which", lambda _: None)
-    found = chain(sizes=(40,), devices=(2,), peers=chain_peers)
+    found = chain(sizes=(40,), devices=(2,), race=beside(chain_peers))
     assert absent(found.timed)["ScaLAPACK"] == "mpirun is not installed"
 
 
 def test_training_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = ffnn(shape=SMALL, steps=3, devices=(2,), peers=ffnn_peers)
+    found = ffnn(shape=SMALL, steps=3, devices=(2,), race=beside(ffnn_peers))
     assert set(absent(found.timed).values()) == {"torch is not installed"}
     assert len(absent(found.timed)) == 2
     assert {curve.name for curve in found.curves} >= {"eindecomp", "data", "megatron"}
@@ -64,7 +62,7 @@ def test_training_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_llama_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    rows = measure_model(TINY, 1, 8, 1, lambda _: None, peers=llama_peers)
+    rows = measure_model(TINY, 1, 8, 1, lambda _: None, race=beside(llama_peers))
     assert absent(rows) == {"transformers": "transformers is not installed"}
 
 

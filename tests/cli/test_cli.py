@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from eindecomp import __version__
 from eindecomp.cli import request
+from eindecomp.cli.options import work_from
 from eindecomp.cli.root import app
-from eindecomp.cli.texts import work_from
 from eindecomp.graph.text.elaborate import load, parse
 from eindecomp.layout.mesh import PIECES
 from eindecomp.planner.costs.price import OBJECTIVES

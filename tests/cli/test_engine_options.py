@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from eindecomp.cli.options import options_from
 from eindecomp.cli.root import app
 from eindecomp.engines.threads.engine import ThreadsEngine
 from eindecomp.experiments import EXPERIMENTS
+from eindecomp.experiments.paper import chain
 
 TEXT = "input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
 
@@ -136,12 +136,11 @@ def test_llama_in_less_memory_than_it_takes(engine, kept, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["apart", TORCH])
 def test_bench_passes_the_engine_on(name, tmp_path, monkeypatch, capsys):
-    experiment = import_module("eindecomp.experiments.chain")
     engines = []
 
     def small(quick, say, engine):
         engines.append(engine)
-        return experiment.chain(quick, say, sizes=(40,), devices=(2,), engine=engine)
+        return chain(quick, say, sizes=(40,), devices=(2,), engine=engine)
 
     monkeypatch.setitem(EXPERIMENTS, "chain", small)
     asked = ["bench", "chain", "-o", tmp_path, "--json"]

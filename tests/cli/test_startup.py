@@ -13,7 +13,7 @@ import json, signal, sys
 from importlib.abc import MetaPathFinder
 import eindecomp_command
 
-WATCHED = ("eindecomp", "eindecomp.cli.root", "eindecomp.cli.cache")
+WATCHED = ("eindecomp", "eindecomp.cli.root", "eindecomp.cli.measure")
 at_interrupts = {}
 
 class Watch(MetaPathFinder):
@@ -44,7 +44,7 @@ def start(*words: str) -> tuple[str, dict[str, str], bool, set[str]]:
 
 def test_interrupts_end_the_program_while_modules_are_loaded():
     _, at_interrupts, usual, _ = start("cache")
-    watched = ("eindecomp", "eindecomp.cli.root", "eindecomp.cli.cache")
+    watched = ("eindecomp", "eindecomp.cli.root", "eindecomp.cli.measure")
     assert at_interrupts == dict.fromkeys(watched, "SIG_DFL")
     assert usual
 

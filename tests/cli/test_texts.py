@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 import eindecomp as ed
+from eindecomp.cli.options import strategy_from, tie_from
 from eindecomp.cli.root import app
-from eindecomp.cli.texts import strategy_from, tie_from
 
 ATTENTION = Path(__file__).parents[2] / "examples" / "multihead_attention.ein"
 

@@ -20,7 +20,7 @@ from eindecomp.experiments.calibrate import Profile, calibrate
 from eindecomp.experiments.calibrate.kernels import (
     FUNCTIONS,
     SHAPES,
-    Clock,
+    TurnTimer,
     chain,
     plan_of,
     repeated,
@@ -130,7 +130,7 @@ def test_the_command_line_takes_a_profile(tmp_path: Path, monkeypatch, capsys):
 
 def test_any_engine_that_runs_plans_is_measured_by_running_them():
     engine = find_engine("apart")
-    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), Clock(2), lambda _: None)
+    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), TurnTimer(2), lambda _: None)
     assert set(found) == set(COLLECTIVES)
     assert [curve["*"] for curve in found.values()] == 4 * [found["all_gather"]["*"]]
     received = [size for size, _ in found["all_gather"]["*"].points]
@@ -184,7 +184,7 @@ def test_turns_that_are_far_apart_write_no_file(tmp_path: Path, monkeypatch, cap
 
 def test_the_clock_tells_how_far_turns_are_apart():
     turns = iter([9.0, 9.0, 1.0, 3.0, 2.0])
-    clock = Clock(3, lambda *_: next(turns))
+    clock = TurnTimer(3, lambda *_: next(turns))
     assert clock.best("that", int) == 1.0
     assert clock.spreads == {"that": 2.0}
 

@@ -5,7 +5,7 @@ import pytest
 
 import eindecomp as ed
 from eindecomp import ExpressionError
-from eindecomp.lang.spec import parse_groups, parse_spec
+from eindecomp.lang.einsum import parse_groups, parse_spec
 
 GOOD = [
     ("ij,jk->ik", (2, 2), "ij,jk->ik"),

@@ -16,7 +16,7 @@ from eindecomp.cli.root import app
 from eindecomp.errors import InputError
 from eindecomp.models.llama import Llama, Sampling
 from eindecomp.models.llama.on_devices import Cache
-from eindecomp.models.llama.tokens import Tokenizer
+from eindecomp.models.llama.tokens import TextStream, Tokenizer
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def test_streamed_text_is_whole_text(folder: Path) -> None:
     text = "naïve — 数学 🙂 café"
     ids = tokenizer.encode(text)[1:]
     assert len(ids) > len(text)
-    stream = tokenizer.stream([256])
+    stream = TextStream(tokenizer, [256])
     pieces = [stream.add(token) for token in ids]
     assert "".join(pieces) + stream.end() == text
     assert all("\ufffd" not in piece for piece in pieces)
-    broken = tokenizer.stream([256])
+    broken = TextStream(tokenizer, [256])
     assert [broken.add(token) for token in tokenizer.encode("é")[1:2]] == [""]
     assert broken.end() == "\ufffd"
 
@@ -43,7 +43,7 @@ def test_streamed_text_is_whole_text(folder: Path) -> None:
 def test_a_prompt_may_end_within_a_character(folder: Path) -> None:
     tokenizer = Tokenizer(folder)
     start, *rest = tokenizer.encode("é, then more")[1:]
-    stream = tokenizer.stream([256, start])
+    stream = TextStream(tokenizer, [256, start])
     pieces = [stream.add(token) for token in rest]
     assert pieces[0] == "é"
     assert "".join(pieces) == "é, then more"
@@ -61,7 +61,7 @@ def test_generation_streams_and_stops(folder: Path) -> None:
     assert stopped == tokens[: tokens.index(stop) + 1]
     assert model.counts.step_tokens == 11 + len(stopped) - 1
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [stop, 5]}))
-    assert Llama.load(folder).stops == {stop, 5}
+    assert Llama.load(folder).generation.stops == {stop, 5}
 
 
 @pytest.mark.long

@@ -98,7 +98,7 @@ def test_the_learning_rate_is_not_rounded_for_wide_parameters():
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (partial(models.sgd, weight_decay=-1), "weight_decay must be 0 or more"),
+        (partial(models.sgd, weight_decay=-1), "weight_decay must be at least 0"),
         (partial(models.momentum, factor=1.0), "factor must be at least 0 and less than 1"),
         (partial(models.adam, betas=(0.9, 1.5)), "a beta must be"),
         (partial(models.adamw, eps=float("nan")), "eps must be"),

@@ -42,11 +42,9 @@ display = progress._display
 class Seen:
     def __init__(self):
         self.own = display()
-    def line(self, words):
-        self.own.line(words)
+    def show(self, words, *standing):
+        self.own.show(words, *standing)
         looked.set()
-    def bar(self, *standing):
-        self.own.bar(*standing)
     def close(self):
         self.own.close()
 

@@ -220,8 +220,8 @@ def simulate(
         >>> import eindecomp as ed
         >>> text = "input X[i: 64, j: 64], Y[j, k: 64]\\nZ[i,k] <- sum X[i,j] * Y[j,k]\\noutput Z"
         >>> plan = ed.plan(ed.parse(text), 4, inputs="sharded")
-        >>> found = ed.simulate(plan, "cpu-cluster")
-        >>> bool(found.seconds > found.computing.max()), found.bytes_moved == plan.cost
+        >>> run = ed.simulate(plan, "cpu-cluster")
+        >>> bool(run.seconds > run.computing.max()), run.bytes_moved == plan.cost
         (True, True)
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]

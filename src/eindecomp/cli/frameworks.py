@@ -21,9 +21,8 @@ import orjson
 import typer
 from numpy.typing import NDArray
 
-from eindecomp.cli.options import Json, Output, name_of, read
+from eindecomp.cli.options import Json, Output, argument, flag, name_of, option, pairs_from, read
 from eindecomp.cli.terminal import status_line
-from eindecomp.cli.texts import pairs_from
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import EinDecompError, InputError, PlanError, needing_extras, suggest
 from eindecomp.frontends.placements import Target, exported
@@ -35,9 +34,7 @@ _SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare
 
 
 def export(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="a saved plan (.json); - is standard input")
-    ],
+    file: Annotated[str, argument("FILE", "a saved plan (.json); - is standard input")],
     to: Annotated[
         Target,
         typer.Option(
@@ -46,9 +43,9 @@ def export(
     ],
     fewest_dims: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--fewest-dims",
-            help="for DTensor: make one mesh dimension of axes that the plan never keeps apart",
+            "for DTensor: make one mesh dimension of axes that the plan never keeps apart",
         ),
     ] = False,
     output: Output = None,
@@ -79,9 +76,9 @@ def export(
 def torch_module(
     factory: Annotated[
         str,
-        typer.Argument(
-            metavar="MODULE:FACTORY",
-            help="a function without arguments that returns a torch.nn.Module and its example "
+        argument(
+            "MODULE:FACTORY",
+            "a function without arguments that returns a torch.nn.Module and its example "
             "inputs: (module, args) or (module, args, kwargs)",
         ),
     ],
@@ -110,7 +107,9 @@ def torch_module(
                 pass
             case _:
                 raise InputError(f"{factory} returns (module, args) or (module, args, kwargs)")
-        with blaming(factory), without_tracebacks():
+        # It logs the traceback of an error that it raises as well.
+        logging.getLogger("torch._subclasses.fake_tensor").disabled = True
+        with blaming(factory):
             return from_torch(module, example, example_kwargs=cast("Any", kwargs))
 
     _import(make, factory, output, json)
@@ -119,18 +118,15 @@ def torch_module(
 def jax_function(
     function: Annotated[
         str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION",
-            help="a function of arrays, whose shapes --shape gives; or one without arguments that "
+        argument(
+            "MODULE:FUNCTION",
+            "a function of arrays, whose shapes --shape gives; or one without arguments that "
             "returns a function and its example arguments: (fn, x, y)",
         ),
     ],
     shape: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="x=float32[2,3]",
-            help="the type and shape of an argument; repeat it for several",
-        ),
+        option("x=float32[2,3]", "the type and shape of an argument; repeat it for several"),
     ] = None,
     output: Output = None,
     json: Json = False,
@@ -154,15 +150,9 @@ def jax_function(
 
 
 def hugging_face(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="a folder with a model's config.json")
-    ],
-    batch: Annotated[
-        int, typer.Option(metavar="N", min=1, help="how many sequences or images")
-    ] = 1,
-    tokens: Annotated[
-        int, typer.Option(metavar="N", min=1, help="how many tokens a sequence has")
-    ] = 128,
+    folder: Annotated[Path, argument("DIR", "a folder with a model's config.json")],
+    batch: Annotated[int, option("N", "how many sequences or images", min=1)] = 1,
+    tokens: Annotated[int, option("N", "how many tokens a sequence has", min=1)] = 128,
     dtype: Annotated[
         str | None, typer.Option(help="the type of the weights; by default the model's")
     ] = None,
@@ -235,15 +225,15 @@ def _with_shapes(name: str, fn: Any, texts: Sequence[str]) -> tuple[Any, ...]:
 def _array(name: str, text: str) -> NDArray[Any]:
     """An array of zeros, in no memory, of a type and shape such as `float32[2,3]`, or `2,3`.
 
-    >>> found = _array("x", "int32[2, 3]")
-    >>> found.dtype, found.shape, _array("x", "4").dtype
+    >>> array = _array("x", "int32[2, 3]")
+    >>> array.dtype, array.shape, _array("x", "4").dtype
     (dtype('int32'), (2, 3), dtype('float32'))
     """
-    if (found := _SHAPE.fullmatch(text)) is None:
+    if (match := _SHAPE.fullmatch(text)) is None:
         raise typer.BadParameter(f"--shape is such as {name}=float32[2,3], not {name}={text}")
-    sizes = found["bare"] or found["sizes"] or ""
+    sizes = match["bare"] or match["sizes"] or ""
     shape = tuple(int(n) for n in sizes.split(",") if n.strip())
-    return np.broadcast_to(np.zeros((), dtype(found["type"] or "float32")), shape)
+    return np.broadcast_to(np.zeros((), dtype(match["type"] or "float32")), shape)
 
 
 # The user's own code
@@ -260,24 +250,24 @@ def find(text: str) -> Any:
         sys.path.insert(0, here)
     with blaming(module):
         try:
-            found: Any = import_module(module)
+            member: Any = import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise
             raise InputError(f"there is no module {error.name!r} here, nor installed") from None
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = [each for each in dir(found) if not each.startswith("_")]
+        if not hasattr(member, part):
+            known = [each for each in dir(member) if not each.startswith("_")]
             raise InputError(f"{module} has no {part!r}{suggest(part, known)}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise InputError(f"{text} is a {type(found).__name__}, not a function")
-    return found
+        member = getattr(member, part)
+    if not callable(member):
+        raise InputError(f"{text} is a {type(member).__name__}, not a function")
+    return member
 
 
 @contextmanager
 def blaming(what: str) -> Generator[None]:
-    """Tell an error of the user's code in a line, with the place where it was raised."""
+    """Report an error of the user's code on one line, with the place where it was raised."""
     try:
         yield
     except (typer.BadParameter, KeyboardInterrupt):
@@ -290,17 +280,6 @@ def blaming(what: str) -> Generator[None]:
         text = str(error).strip().splitlines() or ["no message"]
         told = f"{what}: {type(error).__name__}: {text[0]}{_place(error)}"
         raise InputError(told) from error
-
-
-@contextmanager
-def without_tracebacks() -> Generator[None]:
-    """Without the traceback that torch logs of an error which it raises as well."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    was_disabled, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was_disabled
 
 
 def _place(error: BaseException) -> str:

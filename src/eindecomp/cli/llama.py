@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
-from eindecomp.cli.options import EngineName, EngineOptions, Json, engine_from
+from eindecomp.cli.options import (
+    STRATEGY_HELP,
+    EngineName,
+    EngineOptions,
+    Json,
+    argument,
+    engine_from,
+    flag,
+    number_from,
+    option,
+    strategy_from,
+    strategy_names,
+)
+from eindecomp.cli.request import options_from_fields
 from eindecomp.cli.terminal import status_line
-from eindecomp.cli.texts import STRATEGY_HELP, number_from, strategy_from, strategy_names
 from eindecomp.engines.engine import Ranks, ranks_of
 from eindecomp.errors import EinDecompError, InputError, quote
-from eindecomp.models.llama import GeneratedToken, Llama
+from eindecomp.models.llama import GeneratedToken, Llama, Sampling
 
 DEFAULT = "o,v,h,f"
 """The strategy of `Llama.load`."""
@@ -24,65 +36,73 @@ _LINE = b"> "
 """What shared lines begin with, so that none is empty."""
 
 
-def llama(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="a Hugging Face folder: config.json, safetensors, tokenizer.json"
-        ),
-    ],
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="the text to continue; by default lines of standard input"
-        ),
-    ] = None,
-    ids: Annotated[
-        bool,
-        typer.Option(
-            "--ids", help="read and print token numbers; the default without tokenizer.json"
-        ),
-    ] = False,
-    devices: Annotated[
-        int | None,
-        typer.Option(
-            "-p",
-            "--devices",
-            metavar="N",
-            min=1,
-            help="how many devices; by default 2, or the GPUs, devices or ranks of the engine",
-        ),
-    ] = None,
-    max_tokens: Annotated[
-        int, typer.Option(metavar="N", min=1, help="generate at most this many tokens")
-    ] = 128,
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How tokens are chosen."""
+
     temperature: Annotated[
         float | None, typer.Option(min=0, help="0, the default, chooses the likeliest token")
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="draw from the k likeliest tokens")
-    ] = None,
+    ] = None
+    top_k: Annotated[int | None, typer.Option(min=1, help="draw from the k likeliest tokens")] = (
+        None
+    )
     top_p: Annotated[
         float | None,
         typer.Option(help="draw from the fewest tokens whose probabilities add up to this"),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="seed of the draws: the same draws the same tokens")
-    ] = 0,
-    dtype: Annotated[
-        str | None, typer.Option(help="float32 or bfloat16; by default as stored")
-    ] = None,
+    ] = None
+    seed: Annotated[int, option("N", "seed of the draws: the same draws the same tokens")] = 0
+
+    def sampling(self) -> Sampling | None:
+        """What the model is given: None where nothing is asked."""
+        if (self.temperature, self.top_k, self.top_p) == (None, None, None):
+            return None
+        return Sampling(self.temperature or 0.0, self.top_k, self.top_p, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How the model is split over devices, and what it computes in."""
+
+    devices: Annotated[
+        int | None,
+        option(
+            "N",
+            "how many devices; by default 2, or the GPUs, devices or ranks of the engine",
+            "-p",
+            "--devices",
+            min=1,
+        ),
+    ] = None
+    dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; by default as stored")] = (
+        None
+    )
     strategy: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
+        option(
+            "NAME",
+            f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
             autocompletion=strategy_names,
-            help=f"how work is split, by default {DEFAULT}: free, {STRATEGY_HELP}",
         ),
-    ] = DEFAULT,
+    ] = DEFAULT
     interleaved: Annotated[
-        bool, typer.Option("--interleaved", help="rotate neighbours, as in Meta's own files")
+        bool, flag("--interleaved", "rotate neighbours, as in Meta's own files")
+    ] = False
+
+
+@options_from_fields
+def llama(
+    folder: Annotated[
+        Path, argument("DIR", "a Hugging Face folder: config.json, safetensors, tokenizer.json")
+    ],
+    asked: ModelOptions,
+    drawn: SamplingOptions,
+    prompt: Annotated[
+        str | None, option("TEXT", "the text to continue; by default lines of standard input")
+    ] = None,
+    ids: Annotated[
+        bool, flag("--ids", "read and print token numbers; the default without tokenizer.json")
     ] = False,
+    max_tokens: Annotated[int, option("N", "generate at most this many tokens", min=1)] = 128,
     engine: EngineName = "threads",
     option: EngineOptions = None,
     json: Json = False,
@@ -97,23 +117,21 @@ def llama(
         eindecomp llama DIR --prompt "Once" --temperature 0.8 --top-k 50 --seed 1
         eindecomp llama DIR < prompts.txt
     """
-    from eindecomp.models.llama import Llama, Sampling  # here: it takes long to import
-
-    asked = (temperature, top_k, top_p) != (None, None, None)
-    sampling = Sampling(temperature or 0.0, top_k, top_p, seed) if asked else None
-    chosen = strategy_from(strategy)
+    sampling = drawn.sampling()
+    given: dict[str, Any] = asdict(asked) | {"strategy": strategy_from(asked.strategy)}
     runner = engine_from(engine, option)
     with status_line(f"loading {folder}"):
-        model = Llama.load(folder, devices, dtype, chosen, interleaved=interleaved, engine=runner)
+        model = Llama.load(folder, **given, engine=runner)
     as_numbers, ranks = ids or model.tokenizer is None, ranks_of(runner)
     with model:
-        is_typed = prompt is None and _is_typed(ranks)
+        # The first rank of a job reads for all: whether it has a terminal.
+        typed = ranks.share_bytes(None if ranks.rank else b"%d" % sys.stdin.isatty()) == b"1"
         for line in [prompt] if prompt is not None else _shared(_lines(as_numbers), ranks):
             try:
-                given = _numbers(line) if as_numbers else line
-                _answer(model, model.generate(given, max_tokens, sampling), as_numbers, json)
+                tokens = _numbers(line) if as_numbers else line
+                _answer(model, model.generate(tokens, max_tokens, sampling), as_numbers, json)
             except EinDecompError as error:
-                if not is_typed:
+                if prompt is not None or not typed:
                     raise
                 if ranks.rank == 0:
                     typer.echo(f"eindecomp: {error}", err=True)
@@ -129,11 +147,6 @@ def _lines(as_numbers: bool) -> Iterator[str]:
             return
         if line.strip():
             yield line.rstrip("\r\n")
-
-
-def _is_typed(ranks: Ranks) -> bool:
-    """Whether the first rank of a job, which reads for all, has a terminal."""
-    return ranks.share_bytes(None if ranks.rank else b"%d" % sys.stdin.isatty()) == b"1"
 
 
 def _shared(lines: Iterator[str], ranks: Ranks) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,14 +17,18 @@ from eindecomp.cli.options import (
     Json,
     Output,
     Trace,
+    argument,
+    flag,
     name_of,
+    option,
     read,
+    strategy_from,
+    strategy_names,
     tensor_names,
     to_write,
 )
-from eindecomp.cli.request import Request, planning
+from eindecomp.cli.request import Request, options_from_fields
 from eindecomp.cli.terminal import columns, status_line
-from eindecomp.cli.texts import strategy_from, strategy_names
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.layout.tiling import TileGrid
@@ -38,17 +42,13 @@ from eindecomp.show.simulated import table_of as simulated_table
 from eindecomp.store.plan_file import from_json, to_json
 
 
-@planning
+@options_from_fields
 def plan(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="a graph (.ein); - reads it from standard input")
-    ],
+    file: Annotated[str, argument("FILE", "a graph (.ein); - reads it from standard input")],
     asked: Request,
     output: Output = None,
     json: Json = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="print the whole explanation even with -o")
-    ] = False,
+    explain: Annotated[bool, flag("--explain", "print the whole explanation even with -o")] = False,
 ) -> None:
     """Split a graph over devices so that the least data moves.
 
@@ -75,7 +75,7 @@ def plan(
     typer.echo(written if json else shown)
 
 
-@planning
+@options_from_fields
 def explain(file: AnyFile, asked: Request, json: Json = False) -> None:
     """Explain a plan: its cuts, what moves where, costs, alternatives.
 
@@ -114,17 +114,17 @@ def _explained(plan: Plan) -> dict[str, Any]:
     }
 
 
-@planning
+@options_from_fields
 def compare(
     file: AnyFile,
     asked: Request,
     against: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME",
+            "a strategy to compare with, as plan's --strategy; by default all that apply",
             "--with",
-            metavar="NAME",
             autocompletion=strategy_names,
-            help="a strategy to compare with, as plan's --strategy; by default all that apply",
         ),
     ] = None,
     json: Json = False,
@@ -152,22 +152,20 @@ def compare(
     typer.echo(orjson.dumps({"objective": compared.objective, "rows": rows}))
 
 
-@planning
+@options_from_fields
 def draw(
     file: AnyFile,
     asked: Request,
     output: Output = None,
     tiles: Annotated[
         str | None,
-        typer.Option(
-            metavar="TENSOR",
+        option(
+            "TENSOR",
+            "draw the tiles of a tensor and who holds them; as text where there is no -o",
             autocompletion=tensor_names,
-            help="draw the tiles of a tensor and who holds them; as text where there is no -o",
         ),
     ] = None,
-    unfolded: Annotated[
-        bool, typer.Option("--unfolded", help="draw repeated layers one by one")
-    ] = False,
+    unfolded: Annotated[bool, flag("--unfolded", "draw repeated layers one by one")] = False,
     json: Json = False,
 ) -> None:
     """Draw a plan, or the tiles of a tensor.
@@ -206,16 +204,14 @@ def _layout(grid: TileGrid) -> dict[str, Any]:
     return {"role": grid.role, "layout": grid.layout, "tiles": tiles}
 
 
-@planning
+@options_from_fields
 def report(
     file: AnyFile,
     asked: Request,
     output: Annotated[Path, to_write("-o", "--output", help="write the report to this .html file")],
     compare: Annotated[
         bool,
-        typer.Option(
-            "--compare/--no-compare", help="plan under the usual strategies too, or leave them out"
-        ),
+        flag("--compare/--no-compare", "plan under the usual strategies too, or leave them out"),
     ] = True,
     json: Json = False,
 ) -> None:
@@ -239,33 +235,40 @@ def report(
         typer.echo(f"written: {output}")
 
 
-@planning
-def simulate(
-    file: AnyFile,
-    asked: Request,
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """How messages go through the network that is simulated."""
+
     gather: Annotated[
         Literal["ring", "doubling", "direct"],
         typer.Option(help="all-gathers: rings or doubling on each level, or all messages at once"),
-    ] = "ring",
+    ] = "ring"
     reduce: Annotated[
         Literal["direct", "ring", "doubling"],
         typer.Option(help="reductions: each block to who combines it, or all-gathers backwards"),
-    ] = "direct",
+    ] = "direct"
     cards: Annotated[
         Literal["device", "node"],
         typer.Option(help="whether each device has links to other nodes, or its node has"),
-    ] = "device",
+    ] = "device"
     overlap: Annotated[
         bool,
         typer.Option(help="whether communication runs beside kernels, or one step after another"),
-    ] = True,
+    ] = True
+
+
+@options_from_fields
+def simulate(
+    file: AnyFile,
+    network: NetworkOptions,
+    asked: Request,
     trace: Trace = None,
     traced: Annotated[
         list[int] | None,
-        typer.Option(
+        option(
+            "NUMBER",
+            "a device that the trace shows, by default 0; repeat it for several",
             "--trace-device",
-            metavar="NUMBER",
-            help="a device that the trace shows, by default 0; repeat it for several",
         ),
     ] = None,
     json: Json = False,
@@ -280,14 +283,13 @@ def simulate(
     """
     plan = asked.plan_of(file, timed=True)
     with status_line("simulating"):
-        run = simulate_plan(
-            plan, asked.machine, gather=gather, reduce=reduce, cards=cards, overlap=overlap
-        )
+        run = simulate_plan(plan, asked.machine, **asdict(network))
     if trace is not None:
         run.trace(trace, traced or (0,))
     if not json:
         typer.echo(simulated_table(run, columns()))
         return
+    told = ("name", "bytes", "busy")
     record = {
         "seconds": run.seconds,
         "devices": run.devices,
@@ -295,9 +297,7 @@ def simulate(
         "computing": run.computing.tolist(),
         "exposed": run.exposed.tolist(),
         "idle": run.idle.tolist(),
-        "levels": [
-            {"name": level.name, "bytes": level.bytes, "busy": level.busy} for level in run.levels
-        ],
+        "levels": [{name: getattr(level, name) for name in told} for level in run.levels],
         "critical_path": [asdict(step) for step in run.critical_path],
     }
     typer.echo(orjson.dumps(record))

@@ -1,29 +1,40 @@
-"""`eindecomp bench`, the paper's experiments, and `eindecomp calibrate`, which measures a machine.
+"""`eindecomp solve | bench | calibrate | cache`: problems, experiments, machines, compiled code.
 
 Experiments are imported where they are needed: that takes as long as all other commands together.
 """
 
 from __future__ import annotations
 
+import sys
+from math import isinf
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import orjson
 import typer
 
 from eindecomp.cli.options import (
     EngineName,
     EngineOptions,
     Json,
+    Output,
+    argument,
+    axes_from,
     engine_from,
+    flag,
     is_first,
+    option,
     to_write,
 )
 from eindecomp.cli.terminal import columns, status_line
-from eindecomp.cli.texts import axes_from
 from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import RunError
+from eindecomp.kernels import cache as kept
+from eindecomp.planner.costs.byte_sizes import show_bytes
+from eindecomp.show.progress import show_number, solving
 from eindecomp.show.words import percent, render, short, table
+from eindecomp.solve import minimize, read_contest, solution_json
 from eindecomp.store.machine_file import to_json
 
 if TYPE_CHECKING:
@@ -32,15 +43,56 @@ if TYPE_CHECKING:
 _SIZES = (1 << 10, 1 << 20, 64 << 20)
 
 
+def solve(
+    file: Annotated[
+        str, argument("FILE", "a contest file, JSON or gzipped; - reads it from standard input")
+    ],
+    time: Annotated[float, option("SECONDS", "how long to search, reading included", min=0)] = 60,
+    seed: Annotated[int, option("N", "seed of the random search", min=0)] = 0,
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """Find the cheapest choices of a sharding problem, with a bound.
+
+    The bound is on what any choices cost.
+
+    Examples:
+        eindecomp solve problem.json.gz --time 60 -o solution.json
+        eindecomp solve - --json < problem.json
+    """
+    start = monotonic()
+    problem = read_contest(sys.stdin.buffer if file == "-" else file)
+    left = max(0.0, time - (monotonic() - start))
+    with solving(None) as on_event:
+        solution = minimize(problem, time_limit=left, seed=seed, on_event=on_event)
+    is_feasible = problem.feasible(solution.choice)
+    written = solution_json(solution, is_feasible)
+    if output is not None:
+        write_whole(output, written)
+    if json:
+        typer.echo(written.decode())
+        return
+    gap = "unknown" if isinf(solution.bound) else f"{100 * solution.gap:.3f} %"
+    rows = {
+        "cost": show_number(solution.cost),
+        "bound": show_number(solution.bound),
+        "gap": "0 (proved optimal)" if solution.optimal else gap,
+        "feasible": "yes" if is_feasible else "no",
+        "method": solution.method,
+        "seconds": f"{solution.seconds:.1f}",
+    }
+    for name, value in rows.items():
+        typer.echo(f"{name:<8}  {value}")
+
+
 def bench(
     experiment: Annotated[
         Literal["chain", "ffnn", "llama"],
         typer.Argument(help="a matrix chain, a classifier's training, or LLaMA"),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="small sizes, which take seconds")] = False,
+    quick: Annotated[bool, flag("--quick", "small sizes, which take seconds")] = False,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="DIR", help="write the JSON to this folder"),
+        Path, option("DIR", "write the JSON to this folder", "-o", "--output")
     ] = Path("bench-results"),
     engine: EngineName = "threads",
     option: EngineOptions = None,
@@ -57,7 +109,7 @@ def bench(
         mpirun -n 2 eindecomp bench ffnn --engine spmd
     """
     from eindecomp.experiments import EXPERIMENTS, Record
-    from eindecomp.experiments.show import WIDTH, show
+    from eindecomp.experiments.record import WIDTH, show
 
     runner = engine_from(engine, option)
     output.mkdir(parents=True, exist_ok=True)
@@ -86,14 +138,13 @@ def calibrate(
         Path, to_write("-o", "--output", help="write the JSON file that --machine takes")
     ] = Path("machine.json"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="few sizes and repeats: rough, but done in seconds")
+        bool, flag("--quick", "few sizes and repeats: rough, but done in seconds")
     ] = False,
     mesh: Annotated[
-        str | None,
-        typer.Option(metavar="node=4,gpu=8", help="axes of the ranks, outermost first"),
+        str | None, option("node=4,gpu=8", "axes of the ranks, outermost first")
     ] = None,
     noisy: Annotated[
-        bool, typer.Option("--noisy", help="write the file even if the machine was not quiet")
+        bool, flag("--noisy", "write the file even if the machine was not quiet")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -156,7 +207,34 @@ def _measured(profile: Profile) -> str:
 
 
 def _spread_words(profile: Profile) -> str:
-    """What was least alike from turn to turn."""
+    """How far apart the turns of the noisiest measurement were."""
     return (
         f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
     )
+
+
+def cache(
+    clear: Annotated[bool, flag("--clear", "remove all of it")] = False,
+    json: Json = False,
+) -> None:
+    """Show or remove the compiled code that is kept on disk.
+
+    It is compiled again when needed. The environment variable EINDECOMP_CACHE_MB is the limit in
+    MiB; the least recently used goes first. With 0 nothing is stored or loaded; what is there stays
+    until --clear.
+
+    Examples:
+        eindecomp cache
+        eindecomp cache --clear
+    """
+    before = kept.clear() if clear else kept.usage()
+    if json:
+        folder = None if before.folder is None else str(before.folder)
+        record = {"files": before.files, "bytes": before.nbytes, "limit": before.limit}
+        typer.echo(orjson.dumps({"folder": folder, **record, "cleared": clear}))
+    elif before.folder is None:
+        typer.echo("nothing is kept: there is no folder that can be trusted and written to")
+    else:
+        size = f"{before.files} files, {show_bytes(before.nbytes)}"
+        told = f"removed {size}" if clear else f"{size} of at most {show_bytes(before.limit)}"
+        typer.echo(f"{before.folder}: {told}")

@@ -1,20 +1,22 @@
-"""What the planning commands share: the options of `eindecomp plan`, declared once."""
+"""The options of `eindecomp plan`, declared once for all commands that plan, and what they make."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import wraps
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from eindecomp.cli.options import name_of, read
-from eindecomp.cli.texts import (
+from eindecomp.cli.options import (
     STRATEGY_HELP,
     axes_from,
+    name_of,
+    option,
     pin_from,
+    read,
     strategy_from,
     strategy_names,
     tie_from,
@@ -33,16 +35,9 @@ ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 PiecesName = Literal["balanced", "even", "ceil"]
 DEFAULT_WORK = "1.2"
-PANEL = "Planning"
 
 
-def machine_names() -> list[str]:
-    """What a shell completes as a machine, beside files."""
-    return list(PRESETS)
-
-
-def _option(*names: str, **given: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=PANEL, **given)
+_option = partial(option, rich_help_panel="Planning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,93 +47,96 @@ class Request:
     devices: Annotated[
         int | None,
         _option(
-            "-p", "--devices", metavar="N", min=1,
-            help="how many devices; by default those of the engine: cores, GPUs, JAX's, ranks",
+            "N",
+            "how many devices; by default those of the engine: cores, GPUs, JAX's, ranks",
+            "-p",
+            "--devices",
+            min=1,
         ),
-    ] = None  # fmt: skip
+    ] = None
     objective: Annotated[
         ObjectiveName,
         _option(
-            metavar="NAME",
-            help="bytes (that move), bound (the paper's, in elements) or time (on a machine)",
+            "NAME", "bytes (that move), bound (the paper's, in elements) or time (on a machine)"
         ),
     ] = "bytes"
     solver: Annotated[
         SolverName,
         _option(
-            metavar="NAME",
-            help="auto, exact (fails unless the optimum is proved), or the paper's tree and "
+            "NAME",
+            "auto, exact (fails unless the optimum is proved), or the paper's tree and "
             "linear, for objective bound",
         ),
     ] = "auto"
     strategy: Annotated[
         str | None,
         _option(
-            metavar="NAME", autocompletion=strategy_names,
-            help=f"restrict the plan: free, which does not, {STRATEGY_HELP}",
+            "NAME",
+            f"restrict the plan: free, which does not, {STRATEGY_HELP}",
+            autocompletion=strategy_names,
         ),
-    ] = None  # fmt: skip
+    ] = None
     inputs: Annotated[
         InputsName,
         _option(
-            metavar="WHERE",
-            help="free (inputs lie wherever they are read) or sharded (each over all devices)",
+            "WHERE", "free (inputs lie wherever they are read) or sharded (each over all devices)"
         ),
     ] = "free"
-    mesh: Annotated[
-        str | None, _option(metavar="node=4,gpu=8", help="axes of the devices, outermost first")
-    ] = None
-    memory: Annotated[
-        str | None, _option(metavar="70GB", help="the most memory a device may use")
-    ] = None
+    mesh: Annotated[str | None, _option("node=4,gpu=8", "axes of the devices, outermost first")] = (
+        None
+    )
+    memory: Annotated[str | None, _option("70GB", "the most memory a device may use")] = None
     machine: Annotated[
         str | None,
         _option(
-            metavar="NAME", autocompletion=machine_names,
-            help="the machine for objective time, whose axes are the mesh of any objective: "
+            "NAME",
+            "the machine for objective time, whose axes are the mesh of any objective: "
             f"{', '.join(PRESETS)}, or the .json file that calibrate has written",
+            autocompletion=lambda: list(PRESETS),
         ),
-    ] = None  # fmt: skip
+    ] = None
     pin: Annotated[
         list[str] | None,
         _option(
-            metavar="X=i:2,j:gpu",
-            help="fix a tensor's layout: pieces or axes (node+gpu) for its labels, others stay "
+            "X=i:2,j:gpu",
+            "fix a tensor's layout: pieces or axes (node+gpu) for its labels, others stay "
             "whole; repeat it for several tensors",
         ),
     ] = None
     tie: Annotated[
         list[str] | None,
         _option(
-            metavar="W=new_W",
-            help="input W is what the last run left of output new_W; replaces the ties of the "
+            "W=new_W",
+            "input W is what the last run left of output new_W; replaces the ties of the "
             "graph; repeat it for several inputs",
         ),
     ] = None
     ties: Annotated[
-        bool, _option("--ties/--no-ties", help="keep the ties of the graph, or plan without any")
+        bool, _option(None, "keep the ties of the graph, or plan without any", "--ties/--no-ties")
     ] = True
     rewrite: Annotated[
         bool,
-        _option("--rewrite/--no-rewrite", help="plan the rewritten graph, or the graph as written"),
+        _option(
+            None, "plan the rewritten graph, or the graph as written", "--rewrite/--no-rewrite"
+        ),
     ] = True
     work: Annotated[
         str,
         _option(
-            metavar="1.2",
-            help="contraction orders may take so many times the least operations if fewer bytes "
+            "1.2",
+            "contraction orders may take so many times the least operations if fewer bytes "
             "move; usual keeps the usual order",
         ),
     ] = DEFAULT_WORK
     pieces: Annotated[
         PiecesName,
         _option(
-            metavar="NAME",
-            help="how sizes that do not divide are cut: balanced (pieces differ by at most one), "
+            "NAME",
+            "how sizes that do not divide are cut: balanced (pieces differ by at most one), "
             "even (not at all, as in JAX), or ceil (chunks of the ceiling, as in DTensor)",
         ),
     ] = "balanced"
-    time: Annotated[float, _option(metavar="SECONDS", min=0, help="how long to search")] = 45
+    time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
     def plan(self, graph: Graph) -> Plan:
         """Plan a graph as asked, with a live line on a terminal."""
@@ -166,20 +164,20 @@ class Request:
             )
 
     def for_engine(self, engine: Engine) -> Request:
-        """The same for as many devices as an engine has, unless it says how many itself."""
+        """This request for as many devices as an engine has, unless it states a number itself."""
         if self.devices is not None or self.mesh is not None:
             return self  # without asking the engine: JAX would start with the devices it has now
         return replace(self, devices=stated_device_count(engine))
 
     def plan_of(self, file: str, *, timed: bool = False) -> Plan:
-        """The plan that a file holds, or that is made of the graph it holds.
+        """The plan in a file, or one made for the graph in it.
 
-        Where a saved plan is `timed`, the machine is no option, but what it is timed on.
+        Where a saved plan is `timed`, --machine is what it is timed on, not an option of planning.
         """
         return self.plan_from(read(file), file, timed=timed)
 
     def plan_from(self, content: Graph | bytes, file: str, *, timed: bool = False) -> Plan:
-        """The same of what was read from a file."""
+        """Like `plan_of`, for what was read from the file."""
         if not isinstance(content, bytes):
             return self.plan(content)
         default = Request(time=self.time, machine=self.machine if timed else None)
@@ -193,28 +191,33 @@ class Request:
         return from_json(content, name_of(file))
 
 
-def planning(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of planning, and hand it as `asked` what they say."""
+def options_from_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its dataclass parameters as options, behind its own ones."""
     hints = get_type_hints(command, include_extras=True)
-    own = [
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = [
         parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
         for name, parameter in signature(command).parameters.items()
-        if name != "asked"
+        if name not in groups
     ]
-    hints = get_type_hints(Request, include_extras=True)
-    options = [
-        Parameter(
-            field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(Request)
-    ]
+    for group in groups.values():
+        types = get_type_hints(group, include_extras=True)
+        parameters += [
+            Parameter(
+                field.name, Parameter.KEYWORD_ONLY, default=field.default,
+                annotation=types[field.name],
+            )
+            for field in fields(group)
+        ]  # fmt: skip
 
     @wraps(command)
-    def planned(**given: Any) -> None:
-        asked = Request(**{option.name: given.pop(option.name) for option in options})
-        command(asked=asked, **given)
+    def with_groups(**given: Any) -> None:
+        grouped = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**grouped, **given)
 
-    parameters = [*own, *options]
-    planned.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
-    planned.__annotations__ = {each.name: each.annotation for each in parameters}
-    return planned
+    with_groups.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    with_groups.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_groups

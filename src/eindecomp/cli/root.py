@@ -42,7 +42,7 @@ GROUPS = {
 """The commands, each with the first line of its help: a list of them loads none."""
 MODULES = {
     "look": ("plan", "explain", "compare", "draw", "report", "simulate"),
-    "measure": ("bench", "calibrate"),
+    "measure": ("solve", "bench", "calibrate", "cache"),
     "frameworks": ("export", "import"),
 }
 """The modules of several commands; any other command is in a module of its name."""

@@ -1,4 +1,4 @@
-"""`eindecomp run`: compute a graph's outputs as planned, of arrays from files or random numbers."""
+"""`eindecomp run`: compute a graph's outputs as planned, from arrays in files or random numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -28,10 +28,12 @@ from eindecomp.cli.options import (
     Output,
     Trace,
     engine_from,
+    flag,
     is_first,
+    option,
     read,
 )
-from eindecomp.cli.request import Request, planning
+from eindecomp.cli.request import Request, options_from_fields
 from eindecomp.cli.terminal import columns, status_line
 from eindecomp.engines.array_files import (
     INPUT_KINDS,
@@ -55,28 +57,48 @@ from eindecomp.planner.plan import Plan
 from eindecomp.show.trace import tracing
 
 
-@planning
-def run(
-    file: AnyFile,
-    asked: Request,
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """Where the inputs of a run come from."""
+
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="data.npz|X=x.npy",
-            help="arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
+        option(
+            "data.npz|X=x.npy",
+            "arrays by name, in one file or one file each (.npy, .zarr, w.safetensors#name); "
             "s=0.5 for run-time scalars; repeat it for several",
         ),
-    ] = None,
-    random: Annotated[
-        bool, typer.Option("--random", help="draw random inputs, the same for the same seed")
-    ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="seed of the random inputs; 0 by default"),
-    ] = None,
+    ] = None
+    random: Annotated[bool, flag("--random", "draw random inputs, the same for the same seed")] = (
+        False
+    )
+    seed: Annotated[int | None, option("N", "seed of the random inputs; 0 by default", min=0)] = (
+        None
+    )
+
+    def __post_init__(self) -> None:
+        if self.random and self.data:
+            raise typer.BadParameter("inputs come from --random or from --data, not from both")
+        if not self.random and not self.data:
+            raise typer.BadParameter("say where inputs come from: --random, or --data data.npz")
+        if self.seed is not None and not self.random:
+            raise typer.BadParameter("--seed is for --random")
+
+    def arrays(self, graph: Graph) -> dict[str, Any]:
+        """The inputs of a graph."""
+        if self.random:
+            return random_inputs(graph, self.seed or 0)
+        return given_arrays(graph, self.data or ())
+
+
+@options_from_fields
+def run(
+    file: AnyFile,
+    inputs: InputOptions,
+    asked: Request,
     output: Output = None,
     check: Annotated[
-        bool, typer.Option("--check", help="compare with the reference; slow for large inputs")
+        bool, flag("--check", "compare with the reference; slow for large inputs")
     ] = False,
     trace: Trace = None,
     engine: EngineName = "threads",
@@ -95,18 +117,17 @@ def run(
         eindecomp run model.ein -p 8 --data X=x.npy --data W=weights.safetensors#w
         mpirun -n 4 eindecomp run model.ein --data data.npz --engine spmd
     """
-    _check_options(data, seed, random, output, trace)
+    if output is not None and output.suffix == ".npy":
+        raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
+    if output is not None and trace is not None and output.resolve() == trace.resolve():
+        raise typer.BadParameter(f"two things cannot both be written to {output}")
     limit()  # of the compiled code that is kept: refused before a plan is made
     runner = engine_from(engine, option)  # so is an engine that does not exist
     first = is_first(runner)
-    if not first:
-        trace = None
     # A trace that cannot be written must not cost the outputs: it comes last.
-    with nullcontext() if trace is None else tracing(trace) as on_event:
+    with nullcontext() if trace is None or not first else tracing(trace) as on_event:
         plan, graph = _planned(file, asked, runner)
-        arrays = (
-            random_inputs(plan.graph, seed or 0) if random else given_arrays(plan.graph, data or ())
-        )
+        arrays = inputs.arrays(plan.graph)
         result = run_plan(plan, arrays, runner, on_event=on_event)
         for name in result:  # which all ranks of a job gather together
             result[name]
@@ -122,26 +143,6 @@ def run(
         raise InputError("the outputs differ from the reference by more than rounding")
 
 
-def _check_options(
-    data: list[str] | None,
-    seed: int | None,
-    random: bool,
-    output: Path | None,
-    trace: Path | None,
-) -> None:
-    """Refuse now what could not be read, or could not be written after the run."""
-    if random and data:
-        raise typer.BadParameter("inputs come from --random or from --data, not from both")
-    if not random and not data:
-        raise typer.BadParameter("say where inputs come from: --random, or --data data.npz")
-    if seed is not None and not random:
-        raise typer.BadParameter("--seed is for --random")
-    if output is not None and output.suffix == ".npy":
-        raise typer.BadParameter(f"outputs go by name into one .npz file, not {output}")
-    if output is not None and trace is not None and output.resolve() == trace.resolve():
-        raise typer.BadParameter(f"two things cannot both be written to {output}")
-
-
 def _planned(file: str, asked: Request, runner: Engine) -> tuple[Plan, Graph]:
     """The plan for an engine, and the graph to check it against.
 
@@ -150,11 +151,11 @@ def _planned(file: str, asked: Request, runner: Engine) -> tuple[Plan, Graph]:
     written: list[Graph] = []
 
     def make_plan() -> Plan:
-        found = read(file)
-        if isinstance(found, bytes):
-            return asked.plan_from(found, file)
-        written.append(found)
-        return asked.for_engine(runner).plan(found)
+        content = read(file)
+        if isinstance(content, bytes):
+            return asked.plan_from(content, file)
+        written.append(content)
+        return asked.for_engine(runner).plan(content)
 
     plan = plan_together(make_plan, runner)
     return plan, written[0] if written else plan.graph
@@ -208,15 +209,15 @@ def count_nan(array: Array) -> int:
     return int(np.count_nonzero(array != array))
 
 
-def largest_error(found: Array, wanted: Array) -> float:
-    """The largest difference; of numbers that are rounded, relative to the largest one wanted."""
+def largest_error(result: Array, wanted: Array) -> float:
+    """The largest difference; for numbers that are rounded, relative to the largest wanted one."""
     if kind(wanted.dtype) in (Kind.BOOL, Kind.INT):
-        differ = found != wanted
+        differ = result != wanted
         # As Python's integers, which are exact at any size.
-        apart = np.abs(found[differ].astype(object) - wanted[differ].astype(object))
+        apart = np.abs(result[differ].astype(object) - wanted[differ].astype(object))
         return float(apart.max(initial=0))
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    left, right = found.astype(wide), wanted.astype(wide)
+    left, right = result.astype(wide), wanted.astype(wide)
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore", over="ignore"):
         apart = np.where(same, 0, np.abs(left - right))
@@ -226,7 +227,7 @@ def largest_error(found: Array, wanted: Array) -> float:
 
 
 def _tolerance(vertex: Vertex, vertices: int) -> float:
-    """How far apart results may be, the more vertices round on the way the further."""
+    """How far apart results may be: further, the more vertices round on the way."""
     if kind(vertex.dtype) in (Kind.BOOL, Kind.INT):
         return 0.0
     bits = {2: 2e-2, 4: 1e-4}

@@ -23,7 +23,7 @@ _LEAST_WIDTH = 40
 WRONG_INPUT = 1
 INTERRUPTED = 130
 BUG = 70  # EX_SOFTWARE of sysexits.h
-CLOSED = 141  # as a shell tells of a program that SIGPIPE ended
+CLOSED = 141  # as a shell reports a program that SIGPIPE ended
 STATUSES = {
     0: "success",
     WRONG_INPUT: "the input was wrong (a message on standard error says what)",
@@ -33,7 +33,7 @@ STATUSES = {
     CLOSED: "the reader of the output went away",
 }
 PATIENCE = 2.0
-"""Seconds after which a launcher has ended the ranks of a job in which one has failed."""
+"""Seconds within which a launcher ends a job in which one rank has failed."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
@@ -43,7 +43,7 @@ def columns(otherwise: int = _WIDTH) -> int:
 
 
 def allow_any_terminal() -> None:
-    """Let standard output and error lack characters: question marks stand for them."""
+    """Let standard output and error write question marks for characters that they lack."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -68,7 +68,7 @@ def status_line(words: str = "starting") -> Generator[Callable[[str], None]]:
 def telling(*, debug: bool) -> Generator[None]:
     """Turn errors into a message and an exit status; with `debug` the traceback comes first.
 
-    Of the ranks of a job that fail alike, the first says why.
+    If the ranks of a job fail alike, only the first says why.
     """
     try:
         yield
@@ -87,7 +87,7 @@ def telling(*, debug: bool) -> Generator[None]:
             raise typer.Exit(CLOSED) from None
         let_first_speak()
         if hasattr(error, "exit_code"):
-            raise  # it is of typer, which tells it and how the command is used
+            raise  # typer reports its own errors, and how the command is used
         words, status = _told(error, debug=debug)
         _say(words, error, debug=debug)
         raise typer.Exit(status) from None
@@ -132,20 +132,20 @@ def _discard_output() -> None:
         os.dup2(nowhere, stream.fileno())
 
 
-# The ranks of a job that a launcher has started: of those that fail alike, the first says why.
+# The ranks of a job that a launcher has started: if they fail alike, only the first says why.
 
 
 def launched_rank() -> int | None:
-    """Which rank a launcher has made this process, as its environment tells; None without one."""
+    """The rank that a launcher gave this process, from its environment; None without one."""
     torch = ("RANK",) if "WORLD_SIZE" in os.environ else ()
     given = next((os.environ[name] for name in (*torch, *_RANKS) if name in os.environ), "")
     return int(given) if given.isdecimal() else None
 
 
 def let_first_speak() -> None:
-    """Wait before an error is told, unless this is the first rank: it may be telling the same.
+    """Wait before reporting an error, unless this is the first rank, which may report the same.
 
-    Where it does, the launcher ends this process meanwhile; an error of this rank alone is told.
+    If it does, the launcher ends this process meanwhile; an error of this rank alone is reported.
     """
     if not launched_rank():
         return

@@ -1,28 +1,33 @@
-"""What an experiment measured, and on which machine, as a JSON file holds it."""
+"""What an experiment measured, and on which machine: as a JSON file holds it, and as tables."""
 
 from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, cast
 
 import orjson
+from rich.table import Table
+from rich.text import Text
 from threadpoolctl import threadpool_info
 
 from eindecomp.kernels.cores import cores
+from eindecomp.show.words import ratio, render, short, table
 
+OURS = "eindecomp"
 Kind = Literal["ours", "strategy", "peer", "floor"]
-"""A floor is computed from measured speeds: what no contender can be faster than."""
+"""A floor is a time that no contender can beat, computed from measured speeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds over a number of repeats; the spread is the slowest over the fastest.
 
-    No repeats: it was computed, or measured by a program of its own.
+    Zero repeats mean that the time was computed, or measured by another program.
     """
 
     best: float
@@ -48,8 +53,6 @@ class Timed:
     """The largest difference from our result, over our largest value."""
     absent: str | None = None
     """Why nothing was measured."""
-    agreement: float | None = None
-    """The share of rows whose largest value is where it is in ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +161,106 @@ class Record:
     def json(self) -> bytes:
         """The record as JSON."""
         return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
+
+
+# A record as tables
+
+Columns = Mapping[str, Callable[[Any], str]]
+"""For each column, what a row has in it."""
+
+WIDTH = 160
+FREE = (
+    "Free inputs lie wherever they are read: placing them there is not counted, and the copies "
+    "that this needs are in memory.\n"
+)
+
+
+def show(record: Record, width: int = WIDTH) -> str:
+    """The tables of a record, as text."""
+    findings = record.findings
+    head = heading(f"{record.experiment} on {record.engine}", record.date, record.machine)
+    parts: list[Text | Table] = [Text(head)]
+    parts += times(findings.timed, TIME_COLUMNS, "Time, and bytes that moved")
+    for (case, inputs), rows in grouped(findings.priced).items():
+        title = "Bytes that plans move, how many times as much as ours, and memory per device: "
+        parts += [Text(f"{title}{case}, inputs {inputs}"), _moves(rows)]
+        parts += [Text(FREE)] if inputs == "free" else []
+    if findings.curves:
+        parts += [Text("Losses"), losses(findings.curves)]
+    return render(width, *parts)
+
+
+def heading(what: str, date: str, machine: Host) -> str:
+    """What was measured, when, and on which machine."""
+    memory, blas = short(machine.memory, "bytes"), "; ".join(machine.blas)
+    where = f"{machine.cores} cores, {machine.cpu}, {machine.system}, {memory}, BLAS: {blas}"
+    return f"{what}, {date}\n{where}\n"
+
+
+def grouped(rows: tuple[Priced, ...]) -> dict[tuple[str, str], list[Priced]]:
+    """Rows by case and by where inputs lie."""
+    groups: dict[tuple[str, str], list[Priced]] = {}
+    for row in rows:
+        groups.setdefault((row.case, row.inputs), []).append(row)
+    return groups
+
+
+def times(rows: Sequence[Timed], columns: Columns, title: str) -> list[Text | Table]:
+    """A table of times, with the columns that some row has anything in, and who is absent."""
+    filled = [(name, cell) for name, cell in columns.items() if any(map(cell, rows))]
+    shown = table("who", *(name for name, _ in filled))
+    case = ""
+    for row in rows:
+        if row.case != case:
+            case = row.case
+            shown.add_section()
+            shown.add_row(Text(case, style="bold"))
+        cells = ["", "absent"] if row.timing is None else [cell(row) for _, cell in filled]
+        shown.add_row(Text("  " + row.name), *map(Text, cells))
+    reasons = dict.fromkeys((row.name, row.absent) for row in rows if row.absent is not None)
+    absent = [Text(f"{name} is absent: {reason}") for name, reason in reasons]
+    return [Text(title), shown, *absent, Text("")]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else short(seconds, "time")
+
+
+def _size(nbytes: int | None) -> str:
+    return "" if nbytes is None else short(nbytes, "bytes")
+
+
+TIME_COLUMNS: Columns = {
+    "devices": lambda row: "" if row.devices is None else str(row.devices),
+    "best": lambda row: _time(row.timing and row.timing.best),
+    "median": lambda row: _time(row.timing and row.timing.median),
+    "spread": lambda row: f"{row.timing.spread:.2f}" if row.timing and row.timing.repeats else "",
+    "its time / ours": lambda row: "" if row.ratio is None else f"{row.ratio:.3f}",
+    "plan cost": lambda row: _size(row.plan_cost),
+    "counted": lambda row: _size(row.bytes_counted),
+    "error": lambda row: "" if row.error is None else f"{row.error:.1e}",
+}
+
+
+def _moves(rows: list[Priced]) -> Table:
+    names = list(dict.fromkeys(row.name for row in rows))
+    shown = table("devices", *names)
+    for devices in dict.fromkeys(row.devices for row in rows):
+        cells = dict.fromkeys(names, "")
+        for row in rows:
+            if row.devices == devices:
+                again = "" if row.name == OURS else f" ({ratio(row.ratio)})"
+                sizes = [short(size, "bytes") for size in (row.bytes_counted, row.memory)]
+                cells[row.name] = f"{sizes[0]}{again}, {sizes[1]}"
+        shown.add_row(str(devices), *map(Text, cells.values()))
+    return shown
+
+
+def losses(curves: Sequence[LossCurve]) -> Table:
+    """The first and the last loss of everybody."""
+    shown = table("who", "steps", "first", "last", "apart from ours")
+    for curve in curves:
+        first, last = curve.losses[0], curve.losses[-1]
+        cells = (str(len(curve.losses)), f"{first:.5f}", f"{last:.5f}", f"{curve.apart:.1e}")
+        shown.add_row(Text(curve.name), *map(Text, cells))
+    return shown

@@ -19,10 +19,9 @@ from eindecomp.errors import GraphError, LabelWarning, OperandError, quote, sugg
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex
-from eindecomp.lang.einsum import EinSum, Labels, product
+from eindecomp.lang.einsum import EinSum, Labels, parse_groups, parse_spec, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, used_args
-from eindecomp.lang.spec import parse_groups, parse_spec
 from eindecomp.lang.text.resolve import parse_expr, parse_join
 
 Operands = list[tuple[str, Labels]]

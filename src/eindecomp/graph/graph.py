@@ -23,11 +23,10 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.vertex_table import Tensor, VertexTable
 from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.einsum import Labels
+from eindecomp.lang.einsum import Labels, is_ellipsis_label, parse_spec
 from eindecomp.lang.monoid import Monoid, declaration
 from eindecomp.lang.names import check_name
 from eindecomp.lang.scalar import Arg, Expr, Number, replace_args, used_args
-from eindecomp.lang.spec import is_ellipsis_label, parse_spec
 
 Operands = list[tuple[str, Labels]]
 

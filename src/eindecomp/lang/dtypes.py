@@ -66,12 +66,12 @@ def dtype(given: object) -> DType:
     if given is None:
         raise ExpressionError("None is not a dtype")
     try:
-        found: DType = np.dtype(given)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+        read: DType = np.dtype(given)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
     except TypeError:
         raise ExpressionError(f"{given!r} is not a dtype") from None
-    if found.name not in _BY_NAME:
-        raise ExpressionError(f"dtype {found.name} is not supported; use one of {type_names}")
-    return _BY_NAME[found.name]
+    if read.name not in _BY_NAME:
+        raise ExpressionError(f"dtype {read.name} is not supported; use one of {type_names}")
+    return _BY_NAME[read.name]
 
 
 def kind(of: Type) -> Kind:
@@ -128,12 +128,10 @@ def _promote_same_kind(a: Type, b: Type) -> DType:
         return a
     if kind(a) == Kind.FLOAT and LOW_PRECISION.issuperset({a, b}):
         return FLOAT32
-    if BFLOAT16 in (a, b):
-        return a if b == BFLOAT16 else b
-    found = np.promote_types(a, b)
-    if kind(found) != kind(a):
+    both = np.promote_types(a, b)
+    if kind(both) != kind(a):
         raise ExpressionError(f"no integer type holds both {a} and {b}; cast one of them")
-    return found
+    return both
 
 
 def to_float(of: Type) -> Type:

@@ -9,7 +9,7 @@ joined value enters as a state of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
@@ -20,6 +20,7 @@ from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import (
     BOOL,
+    Array,
     DType,
     Kind,
     Type,
@@ -31,7 +32,7 @@ from eindecomp.lang.dtypes import (
     widen,
 )
 from eindecomp.lang.names import check_name
-from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.numpy_backend import NUMPY, cast
 from eindecomp.lang.scalar import (
     FUNCTIONS,
     Arg,
@@ -130,7 +131,7 @@ class Monoid:
 
     @property
     def definition(self) -> str:
-        """All of it, for keys of what is kept: the same for equal ones only."""
+        """The whole definition as a text for cache keys, the same for equal monoids only."""
         return repr(tuple(getattr(self, field.name) for field in fields(self)))
 
     def __repr__(self) -> str:
@@ -239,7 +240,24 @@ def distributes(join: str, agg: Monoid) -> bool:
 
 # Whole numbers and repeated ones among the samples bring ties and integer tricks to light.
 SAMPLES = np.array([-2.5, -1.0, -1.0, -0.3, 0.0, 0.0, 0.4, 1.0, 1.0, 1.7, 2.0, 3.0])
+DOMAINS = (SAMPLES, SAMPLES[SAMPLES >= 0], SAMPLES[SAMPLES > 0])
 _TRIALS = 200
+
+
+def combining(
+    monoid: Monoid, state: tuple[DType, ...]
+) -> Callable[[list[Array], list[Array]], list[Array]]:
+    """A function that combines states, given as arrays of these types."""
+    both = (*state, *state)
+    parts = [with_casts(value, both, {})[0] for value in values(monoid.combine)]
+    functions = [compile_scalar(part, len(both), NUMPY) for part in parts]
+
+    def combine(left: list[Array], right: list[Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            combined = zip(functions, state, strict=True)
+            return [np.broadcast_to(cast(f(*left, *right), t), left[0].shape) for f, t in combined]
+
+    return combine
 
 
 def _check_laws(monoid: Monoid) -> None:
@@ -249,17 +267,9 @@ def _check_laws(monoid: Monoid) -> None:
     definition that is lawful only for values ≥ 0 (say √(x² + y²)) or > 0 (a mean with its count) is
     accepted: what its user feeds it is theirs to know.
     """
-    k = monoid.width
-    explicit = [with_casts(v, [dtype("float64")] * (2 * k), {})[0] for v in values(monoid.combine)]
-    functions = [compile_scalar(value, 2 * k, NUMPY) for value in explicit]
-
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
-        return [np.asarray(f(*left, *right), np.float64) for f in functions]
-
-    if all(isinstance(c.value, bool) for c in monoid.identity):
-        domains = [np.array([0.0, 1.0])]
-    else:
-        domains = [SAMPLES, SAMPLES[SAMPLES >= 0], SAMPLES[SAMPLES > 0]]
+    combine = combining(monoid, (dtype("float64"),) * monoid.width)
+    is_truth = all(isinstance(c.value, bool) for c in monoid.identity)
+    domains = [np.array([0.0, 1.0])] if is_truth else DOMAINS
     broken = _broken_law(monoid, combine, domains[0])
     if broken and all(_broken_law(monoid, combine, domain) for domain in domains[1:]):
         raise ExpressionError(f"{monoid.name!r} is not a commutative monoid: {broken}")
@@ -269,12 +279,11 @@ def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> 
     rng = np.random.default_rng(0)
     x, y, z = ([rng.choice(samples, _TRIALS) for _ in range(monoid.width)] for _ in range(3))
     neutral = [np.full(_TRIALS, float(np.real(c.value))) for c in monoid.identity]
-    with np.errstate(all="ignore"):
-        laws = {
-            "x ⊕ y ≠ y ⊕ x": (combine(x, y), combine(y, x)),
-            "(x ⊕ y) ⊕ z ≠ x ⊕ (y ⊕ z)": (combine(combine(x, y), z), combine(x, combine(y, z))),
-            "identity ⊕ x ≠ x": (combine(neutral, x), x),
-        }
+    laws = {
+        "x ⊕ y ≠ y ⊕ x": (combine(x, y), combine(y, x)),
+        "(x ⊕ y) ⊕ z ≠ x ⊕ (y ⊕ z)": (combine(combine(x, y), z), combine(x, combine(y, z))),
+        "identity ⊕ x ≠ x": (combine(neutral, x), x),
+    }
     for law, (left, right) in laws.items():
         close = reduce(
             np.logical_and,

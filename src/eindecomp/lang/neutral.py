@@ -8,18 +8,14 @@ over instead of combined, by the function that every engine combines with.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, reduce
-from typing import Any
 
 import numpy as np
 
-from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import Array, DType
-from eindecomp.lang.monoid import BUILTIN, SAMPLES, Monoid
-from eindecomp.lang.numpy_backend import NUMPY, cast
+from eindecomp.lang.monoid import BUILTIN, DOMAINS, SAMPLES, Monoid, combining
+from eindecomp.lang.numpy_backend import cast
 from eindecomp.lang.scalar import Arg, Const, Expr, call, from_values, values
-from eindecomp.lang.scalar_types import with_casts
 
 State = list[Array]
 
@@ -28,7 +24,7 @@ _TRIALS = 64
 
 @lru_cache(maxsize=2**10)
 def safe_combine(monoid: Monoid, state: tuple[DType, ...]) -> Expr:
-    """What combines two states of the given types, neutral ones among them.
+    """The expression that combines two states of the given types, even neutral ones.
 
     >>> from eindecomp.lang.monoid import monoid
     >>> from eindecomp.lang.dtypes import FLOAT32
@@ -74,36 +70,31 @@ def _fragile_marks(monoid: Monoid, state: tuple[DType, ...]) -> tuple[int, ...] 
 
 
 class _Trial:
-    """Combines samples in the state's own types, in which an identity may be infinite first."""
+    """Combines samples in the state's own types, in which an identity may become infinite."""
 
     def __init__(self, monoid: Monoid, state: tuple[DType, ...]) -> None:
-        both = [*state, *state]
-        parts = [with_casts(value, both, {})[0] for value in values(monoid.combine)]
-        self._functions: list[Callable[..., Any]] = [
-            compile_scalar(part, len(both), NUMPY) for part in parts
-        ]
+        self._combine = combining(monoid, state)
         self._types = state
         self._neutral = monoid.identity_for(state)
 
     def leaves_others(self, marks: tuple[int, ...]) -> bool:
         """Whether states with these values neutral change no state without, on some domain."""
-        domains = (SAMPLES, SAMPLES[SAMPLES >= 0], SAMPLES[SAMPLES > 0])
-        return any(self._leaves(marks, domain) for domain in domains)
+        return any(self._leaves(marks, domain) for domain in DOMAINS)
 
     def _leaves(self, marks: tuple[int, ...], domain: Array) -> bool:
         x, y = self._marked(marks, domain, 0), self._draw(domain, 1)
         other = ~reduce(np.logical_and, (y[j] == self._neutral[j] for j in marks))
         return all(
-            np.isclose(found, wanted, rtol=1e-4, atol=1e-6)[other].all()
+            np.isclose(value, wanted, rtol=1e-4, atol=1e-6)[other].all()
             for combined in (self._combine(x, y), self._combine(y, x))
-            for found, wanted in zip(combined, y, strict=True)
+            for value, wanted in zip(combined, y, strict=True)
         )
 
     def bears(self, marks: tuple[int, ...]) -> bool:
         """Whether combining two states with these values neutral is neutral, and no NaN."""
-        found = self._combine(self._marked(marks, SAMPLES, 0), self._marked(marks, SAMPLES, 1))
-        is_number = all((value == value).all() for value in found)
-        return is_number and all((found[j] == self._neutral[j]).all() for j in marks)
+        state = self._combine(self._marked(marks, SAMPLES, 0), self._marked(marks, SAMPLES, 1))
+        is_number = all((value == value).all() for value in state)
+        return is_number and all((state[j] == self._neutral[j]).all() for j in marks)
 
     def _marked(self, marks: tuple[int, ...], domain: Array, seed: int) -> State:
         drawn = self._draw(domain, seed)
@@ -115,10 +106,3 @@ class _Trial:
     def _draw(self, domain: Array, seed: int) -> State:
         rng = np.random.default_rng(seed)
         return [cast(rng.choice(domain, _TRIALS), t) for t in self._types]
-
-    def _combine(self, x: State, y: State) -> State:
-        with np.errstate(all="ignore"):
-            return [
-                np.broadcast_to(cast(f(*x, *y), t), _TRIALS)
-                for f, t in zip(self._functions, self._types, strict=True)
-            ]

@@ -69,10 +69,10 @@ def call_type(expr: Call, types: list[Type]) -> Type:
 
 def result_type(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> DType:
     """The type of a tensor of an expression's values; literals alone get that of their kind."""
-    found = type_of(expr, args, scalars)
-    if found is Kind.INT:
-        _check_fits(expr, found, expr)
-    return concrete(found)
+    own = type_of(expr, args, scalars)
+    if own is Kind.INT:
+        _check_fits(expr, own, expr)
+    return concrete(own)
 
 
 def exact_integer(expr: Expr) -> int | None:
@@ -93,6 +93,8 @@ def exact_integer(expr: Expr) -> int | None:
                 known.append(one)
             if op == "pow" and known[1] < 0:
                 return None
+            if op in ("floordiv", "mod") and not known[1]:
+                return 0
             if op == "pow" and abs(known[0]) > 1 and known[1] > _MAX_BITS:
                 raise ExpressionError(f"{to_text(expr)} does not fit 64 bits")
             value: int = _EXACT[op](*known)
@@ -101,14 +103,6 @@ def exact_integer(expr: Expr) -> int | None:
             return value
         case _:
             return None
-
-
-def _floor_divide(x: int, y: int) -> int:
-    return x // y if y else 0
-
-
-def _remainder(x: int, y: int) -> int:
-    return x % y if y else 0
 
 
 _MAX_BITS = 128
@@ -121,8 +115,8 @@ _EXACT: Mapping[str, Any] = {
     "pow": operator.pow,
     "min": min,
     "max": max,
-    "floordiv": _floor_divide,
-    "mod": _remainder,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
 }
 
 
@@ -149,8 +143,7 @@ def with_casts(
 
     >>> from eindecomp.lang.scalar import call
     >>> types = [dtype("int32"), dtype("float16")]
-    >>> expr, found = with_casts(call("mul", Arg(0), Arg(1)), types, {})
-    >>> print(expr, found)
+    >>> print(*with_casts(call("mul", Arg(0), Arg(1)), types, {}))
     float32(x) * y float32
     """
     whole = exact_integer(expr)
@@ -161,7 +154,7 @@ def with_casts(
     match expr:
         case Call(op, operands):
             pairs = [with_casts(operand, args, scalars) for operand in operands]
-            types = [found for _, found in pairs]
+            types = [own for _, own in pairs]
             function = FUNCTIONS[op]
             result = _result_type(function, types, expr)
             wanted = _operand_types(function, types, result)
@@ -178,7 +171,7 @@ def with_casts(
 
 
 def _result_type(function: Function, types: list[Type], expr: Expr) -> Type:
-    if not function.complex and any(kind(found) is Kind.COMPLEX for found in types):
+    if not function.complex and any(kind(each) is Kind.COMPLEX for each in types):
         raise ExpressionError(f"{function.name} is not defined on complex numbers: {to_text(expr)}")
     match function.result:
         case ResultKind.TRUTH:
@@ -247,17 +240,17 @@ def _signed(expr: Expr, wanted: Type) -> Expr:
     return Call("int64", (expr,)) if wanted is Kind.INT and isinstance(expr, Scalar) else expr
 
 
-def _cast(expr: Expr, found: Type, wanted: Type) -> Expr:
+def _cast(expr: Expr, given: Type, wanted: Type) -> Expr:
     if isinstance(wanted, Kind):
-        if kind(found) == wanted:
+        if kind(given) == wanted:
             return expr
         to = concrete(wanted)
         return _convert(expr, to) if isinstance(expr, Const) else Call(to.name, (expr,))
     if isinstance(expr, Const):
-        return expr if kind(found) == kind(wanted) else _convert(expr, wanted)
+        return expr if kind(given) == kind(wanted) else _convert(expr, wanted)
     # Strong operands of one function must meet in one type; a weak one gets it by a cast as well,
     # because backends disagree about how literals and scalars promote.
-    return expr if found == wanted else Call(wanted.name, (expr,))
+    return expr if given == wanted else Call(wanted.name, (expr,))
 
 
 def _convert(literal: Const, wanted: DType) -> Expr:

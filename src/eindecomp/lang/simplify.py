@@ -63,24 +63,24 @@ def _simplify(
     if not isinstance(expr, Call):
         return expr, type_of(expr, args, scalars)
     parts = [_simplify(operand, args, scalars) for operand in expr.args]
-    types = [found for _, found in parts if found is not None]
+    types = [own for _, own in parts if own is not None]
     before = Call(expr.op, tuple(part for part, _ in parts))
     try:
         if len(types) < len(parts):
             return expr, None
-        found = call_type(before, types)
+        result = call_type(before, types)
     except ExpressionError:  # a folded literal need not fit where the computation did
         return expr, _type_if_any(expr, args, scalars)
     after = _fold(before) if _is_literal(before) else _drop(before)
     # A value of low precision is computed in float32: there a cast to its type rounds it.
-    is_cast = FUNCTIONS[expr.op].result is ResultKind.CAST and found not in LOW_PRECISION
-    if is_cast and found == types[0]:
+    is_cast = FUNCTIONS[expr.op].result is ResultKind.CAST and result not in LOW_PRECISION
+    if is_cast and result == types[0]:
         after = before.args[0]  # it is of that type already
     # Adding 0 turns −0.0 into 0.0, and 0 − x is 0.0 where −x is −0.0.
-    is_signed = kind(found) >= Kind.FLOAT and _adds_zero(before)
-    if after is before or is_signed or type_of(after, args, scalars) != found:
-        return before, found
-    return after, found
+    is_signed = kind(result) >= Kind.FLOAT and _adds_zero(before)
+    if after is before or is_signed or type_of(after, args, scalars) != result:
+        return before, result
+    return after, result
 
 
 def _type_if_any(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Type | None:
@@ -96,8 +96,8 @@ def _is_literal(call: Call) -> bool:
 
 def _fold(call: Call) -> Expr:
     """The value of a function of literals, where its type is the literal's own weak one."""
-    found = type_of(call, (), {})
-    if not isinstance(found, Kind) and concrete(kind(found)) != found:
+    own = type_of(call, (), {})
+    if not isinstance(own, Kind) and concrete(kind(own)) != own:
         return call
     whole = exact_integer(call)
     if whole is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
@@ -19,18 +19,18 @@ import numpy as np
 import orjson
 
 from eindecomp.engines.engine import Ranks, at_first
-from eindecomp.engines.safetensors_file import NAMES
+from eindecomp.engines.safetensors_file import NAMES, StoredTensor, map_file, tensors_of
 from eindecomp.engines.step_folders import MANIFEST, SavedStep, StepFolders, step_number
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, extra, quote, shorten
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.lang.dtypes import Array
-from eindecomp.layout.boxes import Box, volume
+from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import Array, DType
+from eindecomp.layout.boxes import Box, meet, shape_of, show_box, volume, within
 from eindecomp.models.optimizers import carried
 from eindecomp.store.field import Field
-from eindecomp.store.sharded_tensors import read_sharded
 
 RunConfig = dict[str, str | int | float | bool | None]
 
@@ -78,11 +78,11 @@ def config_text(config: Mapping[str, Any]) -> bytes:
         raise InputError(f"config is not JSON: {error}") from None
 
 
-def check_config(path: Path, found: Any, config: RunConfig | None) -> RunConfig:
+def check_config(path: Path, stored: Any, config: RunConfig | None) -> RunConfig:
     """The configuration of a checkpoint, which must be the one that is given, if one is."""
-    if not isinstance(found, dict):
+    if not isinstance(stored, dict):
         raise InputError(f"{path}: config: not an object")
-    own = cast("RunConfig", found)
+    own = cast("RunConfig", stored)
     given = own if config is None else config
     # As texts: JSON makes lists of tuples.
     differing = [
@@ -128,7 +128,7 @@ class CheckpointFolder:
         """The step that this run has read or written last."""
 
     def check(self) -> None:
-        """Refuse now a place where nothing could be written."""
+        """Refuse at once a folder in which nothing can be written."""
         extra("safetensors")  # which reads what is written
         at_first(self.ranks, self._make_folder)
 
@@ -179,7 +179,7 @@ class CheckpointFolder:
         losses: list[float],
         config: RunConfig,
     ) -> None:
-        """Write the state after a step; what keeps a rank from it is raised by all."""
+        """Write the state after a step; if one rank cannot, all raise its error."""
         step = len(losses)
         blocks = self._own_blocks(tensors, step)
         boxes = {name: box for name, (box, _) in blocks.items()}
@@ -190,7 +190,7 @@ class CheckpointFolder:
         self.latest = step
 
     def _own_blocks(self, tensors: Mapping[str, Tensor], step: int) -> dict[str, tuple[Box, Array]]:
-        """What this rank writes, if all that any rank has is finite."""
+        """The blocks that this rank writes, once all ranks have found theirs finite."""
         blocks: dict[str, tuple[Box, Array]] = {}
         wrong = b""
         for name, tensor in tensors.items():
@@ -238,12 +238,12 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
     """
     check_storable(graph)
     state: Any = {name: checkpoint.state[name] for name in carried(graph)}
-    folder = CheckpointFolder(Path(path), _Writer())
+    folder = CheckpointFolder(Path(path), _OneProcess())
     folder.save(graph, state, checkpoint.losses, checkpoint.config)
 
 
-class _Writer(Ranks):
-    """One process that has arrays, and no tensors of an engine."""
+class _OneProcess(Ranks):
+    """A process that has whole arrays in place of an engine's tensors."""
 
     def own_block(self, tensor: Any) -> tuple[Box, Array]:
         """All of an array."""
@@ -273,7 +273,89 @@ def load_checkpoint(
     folder = CheckpointFolder(path, Ranks())
     if step_number(path) is not None:
         return folder.read(StepFolders(path.parent, Ranks()).read(path), graph, config)
-    found = folder.load(graph, config)
-    if found is None:
+    checkpoint = folder.load(graph, config)
+    if checkpoint is None:
         raise InputError(f"{path}: has no complete checkpoint")
-    return found
+    return checkpoint
+
+
+# Tensors in the shards of a checkpoint, for readers that want other blocks than were written. A
+# manifest says which shard holds which box of which tensor. Any box is put together from
+# the blocks that it meets, of which nothing else is read.
+
+OpenedShard = tuple[Mapping[str, StoredTensor], Array]
+
+
+def read_sharded(
+    step: SavedStep, shards: Field, wanted: Mapping[str, Vertex]
+) -> dict[str, ShardedArray]:
+    """The tensors of a step; the boxes in its manifest must hold every element exactly once."""
+    blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
+    for rank, shard in enumerate(shards.items()):
+        for name, sides in shard["boxes"].members():
+            if name not in wanted:
+                raise sides.wrong("the graph has no such state")
+            blocks[name].append((rank, _box(sides, wanted[name].shape)))
+    opened: dict[int, OpenedShard] = {}
+    arrays: dict[str, ShardedArray] = {}
+    for name, vertex in wanted.items():
+        if sum(volume(box) for _, box in blocks[name]) != prod(vertex.shape):
+            raise shards.wrong(f"do not hold every element of {name} {list(vertex.shape)} once")
+        own = tuple(blocks[name])
+        arrays[name] = ShardedArray(step, name, vertex.shape, vertex.dtype, own, opened)
+    return arrays
+
+
+def _box(field: Field, shape: tuple[int, ...]) -> Box:
+    box: list[tuple[int, int]] = []
+    sides = field.items(len(shape), f"a box of {len(shape)} sides")
+    for side, size in zip(sides, shape, strict=True):
+        begin, end = side.items(2, "where a side begins and ends")
+        low = begin.whole(0, size)
+        box.append((low, end.whole(low, size)))
+    return tuple(box)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedArray:
+    """A tensor in files, read slice by slice: each is put together from the blocks it meets."""
+
+    step: SavedStep
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    blocks: tuple[tuple[int, Box], ...]
+    """For each block, the rank whose shard holds it, and its box."""
+    opened: dict[int, OpenedShard]
+    """The shards opened so far, shared by all tensors of the step."""
+
+    def __getitem__(self, where: Any) -> Array:
+        given: tuple[Any, ...] = (slice(None),) * len(self.shape)
+        if where is not ...:
+            given = cast("tuple[Any, ...]", where) if isinstance(where, tuple) else (where,)
+        plain = all(isinstance(each, slice) and each.step in (None, 1) for each in given)
+        if len(given) != len(self.shape) or not plain:
+            return self[...][where]
+        sides = [each.indices(size) for each, size in zip(given, self.shape, strict=True)]
+        box = tuple((low, max(low, high)) for low, high, _ in sides)
+        read = np.zeros(shape_of(box), self.dtype)
+        for rank, held in self.blocks:
+            shared = meet(held, box)
+            if shared is not None:
+                read[within(shared, box)] = self._block(rank, held)[within(shared, held)]
+        return read
+
+    def _block(self, rank: int, box: Box) -> Array:
+        """A view of a block in its file, which must match the manifest."""
+        path = self.step.shard(rank)
+        if rank not in self.opened:
+            self.opened[rank] = tensors_of(path)[0], map_file(path)
+        tensors, content = self.opened[rank]
+        stored = tensors.get(self.name)
+        wanted = NAMES[self.dtype.name], shape_of(box)
+        if stored is None or (stored.dtype, stored.shape) != wanted:
+            what = "nothing" if stored is None else f"{stored.dtype} {quote(stored.shape)}"
+            raise InputError(
+                f"{path} has {what} for {self.name}{show_box(box)}, not {wanted[0]} {wanted[1]}"
+            )
+        return stored.view(content)

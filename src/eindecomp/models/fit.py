@@ -45,7 +45,7 @@ class Batches(Protocol):
     """
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """The batches from one on.
+        """The batches from a given one on.
 
         Args:
             start: The number of the first, counted from 0, such as `100`.
@@ -237,7 +237,7 @@ class Loop:
         return value
 
     def gather(self) -> dict[str, Array]:
-        """The state as arrays of the caller's."""
+        """The state as arrays that belong to the caller."""
         return {name: tensor.numpy() for name, tensor in self._tensors.items()}
 
     def save(self, kept: CheckpointFolder, config: RunConfig) -> InputError | None:

@@ -76,7 +76,7 @@ def momentum(
         >>> print(graph["new_W_sum"], graph.ties)
         new_W_sum[i] {'W_sum': 'new_W_sum', 'W': 'new_W'}
     """
-    keep, slope = _within("factor", factor), _slope(weight_decay)
+    keep, slope = _number("factor", factor, 1), _slope(weight_decay)
     ahead = f"({slope} + {keep} * new_sum)" if nesterov else "new_sum"
     updates = {"sum": f"{keep} * sum + {slope}", "w": f"w - lr * {ahead}"}
     _add(graph, parameters, gradients, updates)
@@ -151,15 +151,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
 }
 
 
-def find_optimizer(given: str | Optimizer) -> Optimizer:
-    """The optimiser of a name; a function, such as a `partial` of one, is returned as it is."""
-    if not isinstance(given, str):
-        return given
-    if given not in OPTIMIZERS:
-        raise InputError(f"no optimiser {given!r}{suggest(given, OPTIMIZERS)}")
-    return OPTIMIZERS[given]
-
-
 def training_step(
     graph: Graph, loss: str, parameters: Sequence[str], optimizer: str | Optimizer = "sgd"
 ) -> Graph:
@@ -180,11 +171,14 @@ def training_step(
         >>> training_step(graph, "loss", ["W"]).ties
         {'W': 'new_W'}
     """
+    if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
+        raise InputError(f"no optimiser {optimizer!r}{suggest(optimizer, OPTIMIZERS)}")
+    update = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
     grown = grad(graph, loss, wrt=parameters)
     gradients = [vertex.name for vertex in grown.outputs[len(graph.outputs) :]]
     kept = list(dict.fromkeys([*(vertex.name for vertex in graph.outputs), loss]))
     step = Graph.of(grown.vertices.values(), kept, grown.scalars, ties=grown.ties)
-    find_optimizer(optimizer)(step, parameters, gradients)
+    update(step, parameters, gradients)
     for name, new in _named(step).items():
         if name not in step.ties:
             step.tie(name, new)
@@ -206,7 +200,7 @@ def carried(graph: Graph) -> dict[str, str]:
 
 def _named(graph: Graph) -> dict[str, str]:
     outputs = {vertex.name: vertex for vertex in graph.outputs}
-    found: dict[str, str] = {}
+    following: dict[str, str] = {}
     for vertex in graph.inputs:
         new = outputs.get(NEW + vertex.name)
         if new is None:
@@ -216,13 +210,13 @@ def _named(graph: Graph) -> dict[str, str]:
                 f"{new} is of {new.dtype} {new.shape} and cannot be the next {vertex}, "
                 f"of {vertex.dtype} {vertex.shape}"
             )
-        found[vertex.name] = new.name
-    return found
+        following[vertex.name] = new.name
+    return following
 
 
 def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:
-    """The updates of Adam, of what is kept of a weight and the slope that it follows."""
-    first, second = (_within("a beta", beta) for beta in betas)
+    """Adam's updates, given what is kept of a weight and the slope that it follows."""
+    first, second = (_number("a beta", beta, 1) for beta in betas)
     # Grouped as in torch: the corrections are scalars, computed once outside the loops.
     step = f"(lr / (1 - {first}**step)) * new_mean"
     scale = f"sqrt(new_square) / sqrt(1 - {second}**step) + {_number('eps', eps)}"
@@ -242,8 +236,8 @@ def _add(
 ) -> None:
     """Add the next values of parameters and of their state, as outputs that are tied to them.
 
-    In `updates`, `w` is a parameter and `g` its gradient; any other name is state, which
-    `new_` comes before where its next value is meant.
+    In `updates`, `w` is a parameter and `g` its gradient; any other name is state, and
+    with `new_` before it the next value of that.
     """
     if len(parameters) != len(gradients):
         raise InputError(f"{len(parameters)} parameters, but {len(gradients)} gradients")
@@ -270,7 +264,7 @@ def _update(graph: Graph, names: Mapping[str, str], word: str, formula: str) -> 
     """Add the next value of an input as an element-wise vertex."""
     read = list(dict.fromkeys(each for each in _WORD.findall(formula) if each in names))
     operands = dict(zip(read, "xyz", strict=False))
-    join = _WORD.sub(lambda found: operands.get(found[0], found[0]), formula)
+    join = _WORD.sub(lambda match: operands.get(match[0], match[0]), formula)
     labels = " ".join(graph[names[word]].labels)
     spec = f"{', '.join([labels] * len(read))} -> {labels}"
     tensors = [names[each] for each in read]
@@ -283,13 +277,7 @@ def _slope(weight_decay: float) -> str:
     return f"(g + {_number('weight_decay', weight_decay)} * w)" if weight_decay else "g"
 
 
-def _number(what: str, value: float) -> str:
-    if not 0 <= value < float("inf"):
-        raise InputError(f"{what} must be 0 or more and finite, not {value}")
-    return repr(float(value))
-
-
-def _within(what: str, value: float) -> str:
-    if not 0 <= value < 1:
-        raise InputError(f"{what} must be at least 0 and less than 1, not {value}")
+def _number(what: str, value: float, limit: float = float("inf")) -> str:
+    if not 0 <= value < limit:
+        raise InputError(f"{what} must be at least 0 and less than {limit:g}, not {value}")
     return repr(float(value))

@@ -108,7 +108,7 @@ def summary(plan: Plan) -> str:
 
 
 def meaning(plan: Plan) -> str:
-    """What the amount is that a plan costs."""
+    """What a plan's cost counts."""
     return _MEANING[_kind(plan)]
 
 
@@ -231,7 +231,7 @@ def alternative_words(plan: Plan, other: Alternative | None) -> str:
 
 
 def claim(plan: Plan) -> str:
-    """How close to optimal a plan is, and of what, in one sentence."""
+    """How close to optimal a plan is, and among which plans, in one sentence."""
     among = "; ".join(_space(plan))
     if is_proved(plan.gap):
         return f"Proved optimal among: {among}."
@@ -245,7 +245,7 @@ def bound_words(plan: Plan) -> str:
 
 
 def _space(plan: Plan) -> Iterator[str]:
-    """What the plans have in common among which it was chosen."""
+    """What all plans have in common among which this one was chosen."""
     if plan.objective == "bound":
         equal = "equal " if plan.pieces == "even" else ""
         yield f"all partitions of every vertex into as many {equal}pieces as there are devices"
@@ -279,7 +279,7 @@ def _order_words(plan: Plan) -> str:
 
 
 def repeated(plan: Plan) -> str:
-    """Which vertices several devices compute alike because they cannot be cut further, if any."""
+    """A sentence on vertices that several devices compute alike, as they cannot be cut further."""
     names = [name for name, parts in plan.parts.items() if prod(parts.values()) < plan.devices]
     if may_repeat(plan.objective) or not names:
         return ""

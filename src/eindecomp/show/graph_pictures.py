@@ -16,7 +16,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.write import Picture, write_vertex
 from eindecomp.planner.plan import Plan
 from eindecomp.show.explain import bound_words
-from eindecomp.show.layered import Item, Join, Layered, lay_out
+from eindecomp.show.layered import Connector, Item, Layered, lay_out
 from eindecomp.show.rows import Box, Outline, graph_outline, moved_within, parts_of, plan_outline
 from eindecomp.show.svg import picture, tag, text_width, titled, write
 from eindecomp.show.words import count_words, cuts, is_proved, mesh_words, short
@@ -78,15 +78,15 @@ class Scene:
     """All that is drawn."""
 
     title: str
-    legend: tuple[str, ...]
+    legend: str
+    """A line below the title; empty for a graph that is not planned."""
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
-    is_planned: bool
     most: int
     """The most bytes of any link."""
 
     def thickness(self, link: Link) -> float:
-        """How thick a line is along which so many bytes move."""
+        """How thick a link is drawn, by the bytes that move along it."""
         return max(_THINNEST, _THICKEST * link.amount / self.most) if link.amount else _STILL
 
 
@@ -110,7 +110,7 @@ def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
     proved = "proved optimal" if is_proved(plan.gap) else f"proved: {bound_words(plan)}"
     asked = f"objective {plan.objective} ({proved}), inputs {plan.inputs}"
     outline = plan_outline(plan, folded=folded)
-    return _scene(plan.graph, outline, title, (f"{moves} · {asked}",), plan)
+    return _scene(plan.graph, outline, title, f"{moves} · {asked}", plan)
 
 
 def graph_scene(graph: Graph, *, folded: bool = True) -> Scene:
@@ -119,12 +119,10 @@ def graph_scene(graph: Graph, *, folded: bool = True) -> Scene:
     computed = sum(box.times for box in outline.boxes if not box.is_source)
     inputs = count_words(len(graph.inputs), "input")
     title = f"{count_words(computed, 'vertex', 'vertices')}, {inputs}"
-    return _scene(graph, outline, title, (), None)
+    return _scene(graph, outline, title, "", None)
 
 
-def _scene(
-    graph: Graph, outline: Outline, title: str, legend: tuple[str, ...], plan: Plan | None
-) -> Scene:
+def _scene(graph: Graph, outline: Outline, title: str, legend: str, plan: Plan | None) -> Scene:
     nodes = [_node(graph, box, plan) for box in outline.boxes]
     links: list[Link] = []
     for edge in outline.edges:
@@ -142,7 +140,7 @@ def _scene(
             nodes += [Node("note", ((note, "quiet"),)) for note in notes]
         links.append(Link(start, edge.target, edge.amount, words, told, edge.is_next))
     most = max((link.amount for link in links), default=0)
-    return Scene(title, legend, tuple(nodes), tuple(links), plan is not None, most)
+    return Scene(title, legend, tuple(nodes), tuple(links), most)
 
 
 def _node(graph: Graph, box: Box, plan: Plan | None) -> Node:
@@ -172,7 +170,7 @@ def _node(graph: Graph, box: Box, plan: Plan | None) -> Node:
 
 
 def _times(amount: int, times: int) -> str:
-    """An amount of so many equal ones."""
+    """An amount in words, as a multiple where it is a sum of equal ones."""
     if times == 1 or amount % times:
         return short(amount, "bytes")
     return f"{short(amount // times, 'bytes')} ×{times}"
@@ -184,8 +182,8 @@ def _times(amount: int, times: int) -> str:
 def place_scene(scene: Scene) -> Layered:
     """Where everything in a scene is drawn."""
     items = [Item(node.width, node.height) for node in scene.nodes]
-    joins = [
-        Join(
+    links = [
+        Connector(
             link.source,
             link.target,
             text_width(link.words, _SMALL) + 10 if link.words else 0.0,
@@ -193,7 +191,7 @@ def place_scene(scene: Scene) -> Layered:
         )
         for link in scene.links
     ]
-    return lay_out(items, joins)
+    return lay_out(items, links)
 
 
 def picture_of(scene: Scene, path: str | Path | None = None) -> Picture:
@@ -218,7 +216,7 @@ def picture_of(scene: Scene, path: str | Path | None = None) -> Picture:
         width,
         top + placed.height + _MARGIN,
         scene.title,
-        ". ".join((*scene.legend, seen)),
+        f"{scene.legend}. {seen}" if scene.legend else seen,
         *legend,
         tag("g", *drawn, transform=f"translate({shift:.1f} {top:.1f})"),
     )
@@ -232,13 +230,10 @@ def _legend(scene: Scene) -> tuple[list[str], float, float]:
     """The lines above the picture, how high they are, and how wide."""
     drawn = [write(_MARGIN, 34, scene.title, _TITLE, class_="head")]
     widest, y = text_width(scene.title, _TITLE), 34.0
-    for line in scene.legend:
-        y += 20
-        drawn.append(write(_MARGIN, y, line, 12, class_="quiet"))
-        widest = max(widest, text_width(line, 12))
-    if scene.is_planned:
-        y += 22
-        x = _MARGIN
+    if scene.legend:
+        drawn.append(write(_MARGIN, y + 20, scene.legend, 12, class_="quiet"))
+        widest = max(widest, text_width(scene.legend, 12))
+        x, y = _MARGIN, y + 42
         samples = [("rest", _STILL, "nothing moves")]
         if scene.most:
             most = short(scene.most, "bytes")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 _GAP, _DUMMY_GAP = 26.0, 14.0  # between neighbours in a layer
-_LAYER_GAP = 26.0
+_LAYER_GAP, _DUMMY_HEIGHT = 26.0, 14.0
 _LONGEST = 64  # layers; links that pass more are not bent
 _SWEEPS = 12
 _FEW = 4000  # nodes, dummies included, of graphs that are placed with more sweeps
@@ -30,7 +30,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Connector:
     """A link between two items; with words it needs room for them."""
 
     source: int
@@ -56,81 +56,83 @@ class Layered:
 class _Grid:
     """Nodes, that is items and then dummies, in layers."""
 
+    items: Sequence[Item]
+    links: Sequence[Connector]
     widths: list[float]
     layer: list[int]
     above: list[list[int]] = field(default_factory=list[list[int]])
     below: list[list[int]] = field(default_factory=list[list[int]])
     chains: list[list[int]] = field(default_factory=list[list[int]])
     """For each link the nodes that it passes, its ends included."""
-    items: int = 0
 
     def add(self, width: float, layer: int) -> int:
         self.widths.append(width)
         self.layer.append(layer)
         return len(self.widths) - 1
 
+    def is_dummy(self, node: int) -> bool:
+        return node >= len(self.items)
 
-def lay_out(items: Sequence[Item], joins: Sequence[Join]) -> Layered:
+
+def lay_out(items: Sequence[Item], links: Sequence[Connector]) -> Layered:
     """Place items and links.
 
-    >>> made = lay_out([Item(40, 20), Item(40, 20)], [Join(0, 1)])
+    >>> made = lay_out([Item(40, 20), Item(40, 20)], [Connector(0, 1)])
     >>> made.items, made.routes
     (((20.0, 0.0), (20.0, 46.0)), (((20.0, 20.0), (20.0, 46.0)),))
     """
     if not items:
         return Layered(0, 0, (), (), ())
-    layer = _layers(items, joins)
-    grid = _with_dummies(items, joins, layer)
+    grid = _with_dummies(items, links, _layers(items, links))
     order = _ordered(grid)
-    across = _places(grid, order)
-    return _finished(items, joins, grid, order, across)
+    return _finished(grid, order, _places(grid, order))
 
 
 # Layers
 
 
-def _layers(items: Sequence[Item], joins: Sequence[Join]) -> list[int]:
-    spans = [2 if join.words_width else 1 for join in joins]
+def _layers(items: Sequence[Item], links: Sequence[Connector]) -> list[int]:
+    spans = [2 if link.words_width else 1 for link in links]
     into: list[list[int]] = [[] for _ in items]
     outof: list[list[int]] = [[] for _ in items]
-    for k, join in enumerate(joins):
-        into[join.target].append(k)
-        outof[join.source].append(k)
+    for k, link in enumerate(links):
+        into[link.target].append(k)
+        outof[link.source].append(k)
     layer = [0] * len(items)
     missing = [len(own) for own in into]
     ready = [n for n, count in enumerate(missing) if not count]
     for node in ready:  # it grows
         for k in outof[node]:
-            target = joins[k].target
+            target = links[k].target
             layer[target] = max(layer[target], layer[node] + spans[k])
             missing[target] -= 1
             if not missing[target]:
                 ready.append(target)
     for node in reversed(ready):
-        held = sum(bool(into[joins[k].source]) for k in into[node])
+        held = sum(bool(into[links[k].source]) for k in into[node])
         if held < len(outof[node]):
             # Links get shorter if it lies just above its first reader; what is given follows.
-            layer[node] = min(layer[joins[k].target] - spans[k] for k in outof[node])
+            layer[node] = min(layer[links[k].target] - spans[k] for k in outof[node])
     return layer
 
 
-def _with_dummies(items: Sequence[Item], joins: Sequence[Join], layer: list[int]) -> _Grid:
-    grid = _Grid([item.width for item in items], list(layer), items=len(items))
+def _with_dummies(items: Sequence[Item], links: Sequence[Connector], layer: list[int]) -> _Grid:
+    grid = _Grid(items, links, [item.width for item in items], list(layer))
     trunk: dict[tuple[int, int], int] = {}
-    for join in joins:
-        chain = [join.source]
-        start, end = layer[join.source], layer[join.target]
-        stop = end - 1 if join.words_width else end
+    for link in links:
+        chain = [link.source]
+        start, end = layer[link.source], layer[link.target]
+        stop = end - 1 if link.words_width else end
         if end - start <= _LONGEST:
             for at in range(start + 1, stop):
-                key = (join.source, at)
+                key = (link.source, at)
                 if key not in trunk:
                     trunk[key] = grid.add(2.0, at)
                 chain.append(trunk[key])
-        if join.words_width:
+        if link.words_width:
             # As much room on the other side keeps the line in the middle, and so straight.
-            chain.append(grid.add(2 * join.words_width + join.thickness, end - 1))
-        grid.chains.append([*chain, join.target])
+            chain.append(grid.add(2 * link.words_width + link.thickness, end - 1))
+        grid.chains.append([*chain, link.target])
     grid.above = [[] for _ in grid.widths]
     grid.below = [[] for _ in grid.widths]
     for pair in dict.fromkeys(pair for chain in grid.chains for pair in pairwise(chain)):
@@ -179,7 +181,7 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
             weights: list[float] = []
             for node in row:
                 near = [*grid.above[node], *grid.below[node]]
-                pulls = [_PULL[(node >= grid.items) + (other >= grid.items)] for other in near]
+                pulls = [_PULL[grid.is_dummy(node) + grid.is_dummy(other)] for other in near]
                 total = sum(pulls)
                 pulled = sum(p * across[n] for p, n in zip(pulls, near, strict=True))
                 wanted.append(pulled / total if near else across[node])
@@ -190,7 +192,7 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
 
 
 def _apart(grid: _Grid, a: int, b: int) -> float:
-    dummy = a >= grid.items or b >= grid.items
+    dummy = grid.is_dummy(a) or grid.is_dummy(b)
     return (grid.widths[a] + grid.widths[b]) / 2 + (_DUMMY_GAP if dummy else _GAP)
 
 
@@ -226,15 +228,10 @@ def _settle(
 # Routes
 
 
-def _finished(
-    items: Sequence[Item],
-    joins: Sequence[Join],
-    grid: _Grid,
-    order: list[list[int]],
-    across: list[float],
-) -> Layered:
+def _finished(grid: _Grid, order: list[list[int]], across: list[float]) -> Layered:
+    items = grid.items
     heights = [
-        max((items[n].height if n < grid.items else 14.0 for n in row), default=0.0)
+        max((_DUMMY_HEIGHT if grid.is_dummy(n) else items[n].height for n in row), default=0.0)
         for row in order
     ]
     tops = [0.0]
@@ -244,11 +241,11 @@ def _finished(
         (across[n], tops[grid.layer[n]] + (heights[grid.layer[n]] - item.height) / 2)
         for n, item in enumerate(items)
     ]
-    leaves, enters = _attached(items, grid, across)
+    leaves, enters = _attached(grid, across)
     routes: list[tuple[tuple[float, float], ...]] = []
     words: list[tuple[float, float] | None] = []
-    for k, (join, chain) in enumerate(zip(joins, grid.chains, strict=True)):
-        source, target = join.source, join.target
+    for k, (link, chain) in enumerate(zip(grid.links, grid.chains, strict=True)):
+        source, target = link.source, link.target
         points = [(leaves[k], boxes[source][1] + items[source].height)]
         for node in chain[1:-1]:
             top, x = tops[grid.layer[node]], across[node]
@@ -256,15 +253,13 @@ def _finished(
         routes.append((*points, (enters[k], boxes[target][1])))
         said = chain[-2]
         middle = tops[grid.layer[said]] + heights[grid.layer[said]] / 2
-        place = across[said] + (join.thickness + join.words_width) / 2, middle  # at its right
-        words.append(place if join.words_width else None)
+        place = across[said] + (link.thickness + link.words_width) / 2, middle  # at its right
+        words.append(place if link.words_width else None)
     right = max(x + w / 2 for x, w in zip(across, grid.widths, strict=True))
     return Layered(right, tops[-1] - _LAYER_GAP, tuple(boxes), tuple(routes), tuple(words))
 
 
-def _attached(
-    items: Sequence[Item], grid: _Grid, across: list[float]
-) -> tuple[list[float], list[float]]:
+def _attached(grid: _Grid, across: list[float]) -> tuple[list[float], list[float]]:
     """Where each link leaves its source and enters its target: side by side, in order."""
     leaves = [0.0] * len(grid.chains)
     enters = [0.0] * len(grid.chains)
@@ -276,7 +271,7 @@ def _attached(
             ends.setdefault((node, is_source), {}).setdefault(next_node, []).append(k)
     for (node, is_source), groups in ends.items():
         ranked = sorted(groups, key=lambda other: across[other])
-        width = items[node].width * 0.7
+        width = grid.items[node].width * 0.7
         for place, other in enumerate(ranked):
             x = across[node] + width * ((place + 0.5) / len(ranked) - 0.5)
             for k in groups[other]:

@@ -329,7 +329,7 @@ def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
 
 
 def _hides(plan: Plan, name: str, own: Choices, price: Price) -> Any | None:
-    """What each assignment hides of each fetch and of the reduction."""
+    """How much of each fetch and of the reduction each assignment hides."""
     vertex = plan.graph[name]
     items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
     fetches = sum(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
+
+from rich.table import Column, Table
 
 from eindecomp.engines.result import Result
 from eindecomp.graph.graph import Graph
@@ -19,10 +20,6 @@ from eindecomp.show.explain import plan_table, summary
 from eindecomp.show.graph_pictures import Scene, graph_scene, picture_of, plan_scene
 from eindecomp.show.rows import folded_rows
 from eindecomp.show.words import count_words, exact, short, table
-
-if TYPE_CHECKING:
-    from rich.table import Column, Table
-
 
 _MOST_BOXES = 400  # of a picture that a notebook shows by itself
 _MOST_LINES = 200
@@ -101,7 +98,7 @@ def _unfold(title: str, *inside: str) -> str:
 
 
 def _table(table: Table) -> str:
-    """A table that text shows too, as HTML; without its last row of sums."""
+    """A table as HTML, without its last row of sums."""
 
     def row(tag: str, texts: Iterable[object]) -> str:
         cells = zip(table.columns, texts, strict=True)

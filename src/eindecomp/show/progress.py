@@ -24,7 +24,7 @@ from eindecomp.solve.clock import watch_compilation
 from eindecomp.solve.run import Progress
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
 _PATIENCE = 1.0  # seconds before work counts as long
 _PAUSE = 0.1  # seconds between two looks at it
@@ -85,7 +85,7 @@ def counting(wanted: bool | None, total: int | None) -> Generator[Callable[..., 
     Its third argument is the total, where that is not known before.
     """
     at: tuple[str, int, int | None] = ("", 0, total)
-    with _watching(lambda display: display.bar(*at)) as look:
+    with _watching(lambda: at) as look:
 
         def tell(what: str, done: int, of: int | None = total) -> None:
             nonlocal at
@@ -114,7 +114,7 @@ def solving(
         if not shown:
             yield line.follow
             return
-        with _watching(lambda display: display.line(line.now())) as look, _now_and_then(look):
+        with _watching(lambda: (line.now(),)) as look, _now_and_then(look):
             yield line.follow
 
 
@@ -168,10 +168,10 @@ def show_number(number: float) -> str:
 
 
 @contextmanager
-def _watching(show: Callable[[_Display], None]) -> Generator[Callable[[], None]]:
-    """A function that shows how far work has come, if it is long and was not shown just now."""
+def _watching(state: Callable[[], tuple[Any, ...]]) -> Generator[Callable[[], None]]:
+    """A function that shows the state of work, if it takes long and was not shown just now."""
     started = last = monotonic()
-    display: _Display | None = None
+    display: _TerminalDisplay | _NotebookDisplay | None = None
     broken = False
 
     def look() -> None:
@@ -182,7 +182,7 @@ def _watching(show: Callable[[_Display], None]) -> Generator[Callable[[], None]]
         last = now
         try:
             display = display or _display()
-            show(display)
+            display.show(*state())
         except Exception:  # what cannot be shown must not end the work
             broken = True
 
@@ -193,8 +193,8 @@ def _watching(show: Callable[[_Display], None]) -> Generator[Callable[[], None]]
             display.close()
 
 
-def _display() -> _Display:
-    return _NotebookDisplay() if in_notebook() else _TerminalDisplay(progress_console())
+def _display() -> _TerminalDisplay | _NotebookDisplay:
+    return _NotebookDisplay() if in_notebook() else _TerminalDisplay()
 
 
 @contextmanager
@@ -222,33 +222,29 @@ def _now_and_then(look: Callable[[], None]) -> Generator[None]:
 class _TerminalDisplay:
     """The last line of a terminal, by rich, which takes long to import."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
         from rich.live import Live
         from rich.progress import MofNCompleteColumn, Progress
 
+        console = progress_console()
         columns = (*Progress.get_default_columns(), MofNCompleteColumn())
         self._bar = Progress(*columns, console=console, auto_refresh=False)
         self._live = Live(console=console, transient=True, auto_refresh=False)
         self._live.start()
 
-    def line(self, words: str) -> None:
-        """Show a line."""
+    def show(self, words: str, done: int | None = None, total: int | None = None) -> None:
+        """Show a line, or a bar with the time left where it is known how much is done."""
+        from rich.markup import escape as plain
         from rich.text import Text
 
-        self._show(Text(words))
-
-    def bar(self, words: str, done: int, total: int | None) -> None:
-        """Show a bar, with the time that is left."""
-        from rich.markup import escape as plain
-
+        if done is None:
+            self._live.update(Text(words), refresh=True)
+            return
         if not self._bar.tasks:
             self._bar.add_task("", total=total)
         task = self._bar.task_ids[0]
         self._bar.update(task, description=plain(words), completed=done, total=total)
-        self._show(self._bar.get_renderable())
-
-    def _show(self, shown: RenderableType) -> None:
-        self._live.update(shown, refresh=True)
+        self._live.update(self._bar.get_renderable(), refresh=True)
 
     def close(self) -> None:
         """Take away what was shown."""
@@ -262,22 +258,15 @@ class _NotebookDisplay:
         display = import_module("IPython.display").display
         self._handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
 
-    def line(self, words: str) -> None:
-        """Show a line."""
-        self._show(words, f"<code>{escape(words)}</code>")
-
-    def bar(self, words: str, done: int, total: int | None) -> None:
-        """Show a bar, with how much is done."""
-        told = f"{words} {done}/{'?' if total is None else total}"
-        extent = "" if total is None else f' value="{done}" max="{max(total, 1)}"'
-        self._show(told, f"<progress{extent}></progress> {escape(told)}")
-
-    def _show(self, words: str, html: str) -> None:
+    def show(self, words: str, done: int | None = None, total: int | None = None) -> None:
+        """Show a line, or a bar with how much is done."""
+        html = f"<code>{escape(words)}</code>"
+        if done is not None:
+            words = f"{words} {done}/{'?' if total is None else total}"
+            extent = "" if total is None else f' value="{done}" max="{max(total, 1)}"'
+            html = f"<progress{extent}></progress> {escape(words)}"
         self._handle.update({"text/plain": words, "text/html": html}, raw=True)
 
     def close(self) -> None:
         """Take away what was shown."""
-        self._show("", "")
-
-
-_Display = _TerminalDisplay | _NotebookDisplay
+        self._handle.update({"text/plain": "", "text/html": ""}, raw=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from html import escape
 from importlib import import_module
@@ -55,7 +56,7 @@ _ESCAPED = {
 def report(plan: Plan, path: str | Path, *, compare: bool = True, time_limit: float = 30) -> Path:
     """Write the report of a plan to an HTML file.
 
-    Whatever is wrong with the arguments is said before anything is computed.
+    Wrong arguments are refused before anything is computed.
     """
     output = Path(path)
     if not isinstance(compare, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -93,7 +94,7 @@ def _html_page(shown: dict[str, Any]) -> bytes:
         "DATA": json_in_html(shown),
         "SCRIPT": script.encode(),
     }
-    # What is filled in may look like a place to fill in: each place is looked for once.
+    # What is filled in may look like a placeholder itself, so these are looked for only once.
     pieces = re.split(r"\{\{([A-Z]+)\}\}", _part("page.html"))
     return b"".join(filled[p] if k % 2 else p.encode() for k, p in enumerate(pieces))
 
@@ -164,7 +165,7 @@ def content(plan: Plan, compare: bool = False, time_limit: float = 30) -> dict[s
 
 
 def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """What is told first: cost, gap, bytes, memory, each with a word of explanation."""
+    """The figures at the top: cost, gap, bytes, memory, each with a word of explanation."""
     in_full = f"{plan.cost:,} bytes " if plan.objective == "bytes" else ""
     least = f"no such plan costs less than {exact(plan.bound, plan.objective)}"
     gap = (percent(plan.gap), least)
@@ -200,7 +201,7 @@ def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]
 def _alternatives(
     plan: Plan, rows: list[Row], number: Mapping[str, int], deadline: float
 ) -> dict[str, Any]:
-    """The next-best cuts in words, of which vertex each is, and which vertices it holds for.
+    """The next-best cuts in words, with the vertex each was found for and those it holds for.
 
     `of` has for each vertex the number of its alternative, or -1. Vertices are alike if they differ
     only in names and axes; the costliest come first, and after the deadline none is searched for.
@@ -222,15 +223,10 @@ def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
     left = max(deadline - monotonic(), 0.01)  # a little, however late it is
     return [
-        {
-            "name": row.name,
+        asdict(row)
+        | {
             "strategy": strategy_words(spelled(row.strategy)),
-            "cost": row.cost,
-            "ratio": row.ratio,
-            "gap": row.gap,
             "proved": row.gap is not None and is_proved(row.gap),
-            "memory": row.memory,
-            "refused": row.refused,
         }
         for row in compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))
     ]

@@ -16,7 +16,7 @@ from eindecomp.graph.write import write_vertex
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
-from eindecomp.show.layered import Item, Join, lay_out
+from eindecomp.show.layered import Connector, Item, lay_out
 from eindecomp.show.movements import held_cuts, nearest, read_cut
 from eindecomp.show.rows import Outline, plan_outline
 from eindecomp.show.svg import text_width
@@ -105,7 +105,7 @@ def _fetches(
 ) -> list[list[int]]:
     """For each input: the tensor, its bytes that move, from which layout and to which, by number.
 
-    A layout that there is not, as that of an input whose elements are never read, is -1.
+    A missing layout, such as that of an input whose elements are never read, is -1.
     """
     fetches: list[list[int]] = []
     for k, source in enumerate(vertex.inputs):
@@ -150,11 +150,11 @@ def _placed(outline: Outline, band: _Band, number: Mapping[str, int]) -> dict[st
         for edge in outline.edges
         if edge.source in at and edge.target in at and not edge.is_next
     ]
-    joins: list[Join] = []
+    links: list[Connector] = []
     for edge in inside:
         words = text_width(short(edge.amount, "bytes"), _WORDS) + 8 if edge.amount else 0.0
-        joins.append(Join(at[edge.source], at[edge.target], words))
-    made = lay_out(items, joins)
+        links.append(Connector(at[edge.source], at[edge.target], words))
+    made = lay_out(items, links)
     return {
         "times": band.times,
         "width": round(made.width),

@@ -172,7 +172,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What one box reads of another, over all repetitions."""
+    """What one box reads from another, over all repetitions."""
 
     source: int
     target: int
@@ -242,7 +242,8 @@ def outline(
 ) -> Outline:
     """The outline of a graph whose vertices of equal keys may be folded into one another.
 
-    `moved` has the bytes of edges as (maker, reader, which of its inputs).
+    Edges of equal ends are one. `moved` has the bytes of edges by maker, reader, and which of its
+    inputs it is.
     """
     planned = [name for name, vertex in graph.vertices.items() if is_planned(vertex)]
     runs = [  # of repeated blocks: for each run, for each repetition, its vertices
@@ -255,13 +256,36 @@ def outline(
         for repetition, names in enumerate(repetitions)
         for k, name in enumerate(names)
     }
-    members = [
+    members: list[_Member] = [
         (names, run) for run, repeated in enumerate(runs) for names in zip(*repeated, strict=True)
     ]
     members += _group_sources(graph, places, runs)
     order = {name: at for at, name in enumerate(graph.vertices)}
     members.sort(key=lambda member: order[member[0][0]])
-    return _numbered(graph, members, moved)
+    blocks: dict[Hashable, int] = {}
+    boxes = tuple(
+        Box(
+            tuple(names),
+            blocks.setdefault(names if run is None else run, len(blocks)),
+            not is_planned(graph[names[0]]),
+        )
+        for names, run in members
+    )
+    at = {name: (n, k) for n, box in enumerate(boxes) for k, name in enumerate(box.names)}
+    edges: dict[tuple[int, int, bool], list[int]] = {}
+    for name, (target, repetition) in at.items():
+        for k, source in enumerate(graph[name].inputs):
+            start, before = at[source]
+            is_next = boxes[start].block == boxes[target].block and before != repetition
+            amount = int(moved.get((source, name, k), 0))
+            edges.setdefault((start, target, is_next), []).append(amount)
+    return Outline(
+        boxes,
+        tuple(
+            Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
+            for (start, target, is_next), own in edges.items()
+        ),
+    )
 
 
 def _group_sources(
@@ -300,35 +324,3 @@ def _group_sources(
             case _:
                 members += [((name,), None) for name in names]
     return members
-
-
-def _numbered(
-    graph: Graph,
-    members: list[_Member],
-    moved: Mapping[tuple[str, str, int], int | float],
-) -> Outline:
-    """Boxes and edges by number, edges of equal ends as one."""
-    blocks: dict[Hashable, int] = {}
-    boxes = tuple(
-        Box(
-            tuple(names),
-            blocks.setdefault(names if run is None else run, len(blocks)),
-            not is_planned(graph[names[0]]),
-        )
-        for names, run in members
-    )
-    at = {name: (n, k) for n, box in enumerate(boxes) for k, name in enumerate(box.names)}
-    edges: dict[tuple[int, int, bool], list[int]] = {}
-    for name, (target, repetition) in at.items():
-        for k, source in enumerate(graph[name].inputs):
-            start, before = at[source]
-            is_next = boxes[start].block == boxes[target].block and before != repetition
-            amount = int(moved.get((source, name, k), 0))
-            edges.setdefault((start, target, is_next), []).append(amount)
-    return Outline(
-        boxes,
-        tuple(
-            Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
-            for (start, target, is_next), own in edges.items()
-        ),
-    )

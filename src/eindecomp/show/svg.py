@@ -1,4 +1,4 @@
-"""The little of SVG that pictures use: elements, a style sheet, widths of text, and files.
+"""The part of SVG that pictures use: elements, a style sheet, widths of text, and files.
 
 Colours are set by a style sheet, light and dark, whose rules hold inside pictures only: several of
 them may stand in one page. Every picture has a background of its own, so that it can be read on any
@@ -129,7 +129,7 @@ def text_width(text: str, size: float = 11) -> float:
 
 
 def device_colour(device: int) -> str:
-    """The colour of what a device holds, the same in all pictures; of many, each eighth alike.
+    """The colour of a device's tiles, the same in all pictures; every eighth device shares one.
 
     >>> device_colour(0), device_colour(1), device_colour(9)
     ('#9ecae9', '#f6c28b', '#f6c28b')

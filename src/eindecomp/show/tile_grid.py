@@ -19,9 +19,8 @@ from eindecomp.layout.boxes import Range
 from eindecomp.layout.cut import Cut, interval
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import TileGrid, uncut
-from eindecomp.layout.view import is_planned
 from eindecomp.planner.plan import Plan
-from eindecomp.show.movements import read_cuts
+from eindecomp.show.movements import held_cuts, read_cuts
 from eindecomp.show.svg import device_colour, picture, save_text, tag, text_width, titled, write
 from eindecomp.show.words import layout as layout_words
 from eindecomp.show.words import render, runs_of
@@ -58,27 +57,22 @@ def layouts_of(plan: Plan, vertex: Vertex) -> dict[Cut, str]:
 
     Inputs that are free, and fills, have no home: they lie as their readers read them.
     """
-    name = vertex.name
-    if is_planned(vertex) or name in plan.given:
-        own = plan.decisions[name].layouts if is_planned(vertex) else plan.given[name]
-        roles = {own.home: "home"}
-        if own.second is not None:
-            roles[own.second] = "second layout"
-        return roles
+    if held := held_cuts(plan, vertex.name):
+        return dict(zip(held, ("home", "second layout"), strict=False))
     readers: dict[Cut, list[str]] = {}
-    for reader, cut in read_cuts(plan, name):
+    for reader, cut in read_cuts(plan, vertex.name):
         readers.setdefault(cut, []).append(reader)
     if not readers:
         return {uncut(vertex.shape): "not read"}
-    return {cut: f"as {_some(names)} it" for cut, names in readers.items()}
+    return {cut: f"as {_readers_words(names)} it" for cut, names in readers.items()}
 
 
-def _some(names: list[str]) -> str:
+def _readers_words(names: list[str]) -> str:
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         return f"{names[0]} reads"
-    listed = ", ".join(names[:3])
-    return f"{listed} and {len(names) - 3} more read" if len(names) > 3 else f"{listed} read"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} read"
 
 
 def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:

@@ -1,1 +1,1 @@
-"""Files: saved plans, and writing any file completely or not at all."""
+"""Plan and machine files."""

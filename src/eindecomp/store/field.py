@@ -1,4 +1,4 @@
-"""An unchecked value of a JSON file, and its place in the file."""
+"""Unchecked JSON: a value with its place in the file, and the formats of our own files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Field:
 
     @contextmanager
     def named(self) -> Generator[None]:
-        """Names this place in what is raised of a value that was read here."""
+        """Name this place in errors about a value that was read here."""
         try:
             yield
         except EinDecompError as error:
             raise self.wrong(str(error)) from None
 
     def if_any(self, read: Callable[[Field], T]) -> T | None:
-        """What a reader makes of the value, None where that is null."""
+        """The value as `read` reads it, or None for null."""
         return None if self.value is None else read(self)
 
     def __getitem__(self, name: str) -> Field:
@@ -57,10 +57,6 @@ class Field:
     def members(self) -> list[tuple[str, Field]]:
         """All members of an object."""
         return [(name, self[name]) for name in self._object()]
-
-    def __contains__(self, name: str) -> bool:
-        """Whether an object has a member."""
-        return name in self._object()
 
     def check_names(
         self,
@@ -77,7 +73,7 @@ class Field:
             _ = self[name]
 
     def items(self, count: int | None = None, what: str = "") -> list[Field]:
-        """The items of a list; where they are `count`, `what` says what they are."""
+        """The items of a list; if it must have `count`, `what` says which."""
         if not isinstance(self.value, list):
             raise self._not("a list")
         listed = cast("list[Any]", self.value)
@@ -123,7 +119,7 @@ class Field:
         return self.value
 
     def number_or_inf(self) -> float:
-        """The same, or "inf", which JSON has no number for."""
+        """A number, 0 or more, or "inf", for which JSON has no number."""
         return inf if self.value == "inf" else self.number()
 
     def _object(self) -> dict[str, Any]:
@@ -141,7 +137,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What a file of ours says of itself, and the fields that it has."""
+    """A kind of file that we write: what it is called, its version and its fields."""
 
     what: str
     name: str
@@ -150,16 +146,16 @@ class FileFormat:
     max_bytes: int
 
     def head(self) -> dict[str, Any]:
-        """The fields by which a file is known."""
+        """The fields that identify a file."""
         return {"format": self.name, "version": self.version}
 
     def load(self, path: str | Path, read: Callable[[Field], T]) -> T:
-        """What a reader makes of a file."""
+        """The content of a file, as `read` reads it."""
         with Path(path).open("rb") as file:
             return self.read(file.read(self.max_bytes + 1), str(path), read)
 
     def read(self, data: bytes, name: str, read: Callable[[Field], T]) -> T:
-        """What a reader makes of JSON; `name` is what errors call it."""
+        """The content of JSON, as `read` reads it; `name` is what errors call it."""
         try:
             return read(self._root(data))
         except PlanError as error:

@@ -29,14 +29,14 @@ def to_json(machine: Machine, about: Mapping[str, str] | None = None) -> bytes:
 
 
 def machine_json(machine: Machine) -> dict[str, Any]:
-    """A machine as an object of a JSON file; what says nothing is left out."""
+    """A machine as a JSON object; empty fields are left out."""
     content = {name: plain_json(getattr(machine, name)) for name in _READ_BY}
     content["mesh"] = list(machine.mesh.items())
     return {name: value for name, value in content.items() if value or name in _ALWAYS}
 
 
 def plain_json(value: Any) -> Any:
-    """Numbers, curves and mappings of them as JSON has them, which knows no infinity."""
+    """Numbers, curves and mappings as JSON values; infinity becomes "inf"."""
     match value:
         case Curve():
             return value.points
@@ -66,9 +66,9 @@ def _machine(root: Field) -> Machine:
 
 
 def read_machine(field: Field) -> Machine:
-    """The machine that an object of a JSON file describes."""
+    """The machine that a JSON object describes."""
     field.check_names(_ALWAYS, optional=tuple(_READ_BY))
-    given = {name: read(field[name]) for name, read in _READ_BY.items() if name in field}
+    given = {name: _READ_BY[name](value) for name, value in field.members()}
     with field.named():
         return Machine(**given)
 
@@ -96,7 +96,7 @@ def _curve(field: Field) -> Curve:
 
 
 def read_axes(field: Field) -> dict[str, int]:
-    """The axes of a mesh, of a list of names and sizes."""
+    """The axes of a mesh, from a list of names and sizes."""
     axes: dict[str, int] = {}
     for axis in field.items():
         name, size = axis.items(2, "a name and a size")
@@ -118,5 +118,5 @@ _READ_BY: dict[str, Callable[[Field], Any]] = {
     "overlap": Field.number,
     "transfers": _transfers,
 }
-"""The fields of a machine, which are written as they are called, and what reads each."""
+"""For each field of a machine, the function that reads it."""
 _ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")

@@ -73,15 +73,13 @@ def _cut_json(mesh: Mesh, cut: Cut | None) -> list[dict[str, Any]] | None:
 
 
 def read_pin(graph: Graph, mesh: Mesh, field: Field) -> Pins:
-    """Pieces or axes for labels of tensors."""
+    """The pins: for each tensor, pieces or axes for its labels."""
     pins: Pins = {}
+    field.check_names((), "the graph has no tensor", optional=tuple(graph.vertices))
     for name, wanted in field.members():
-        if name not in graph:
-            raise wanted.wrong("the graph has no such tensor")
         pins[name] = {}
+        wanted.check_names((), f"{graph[name]} has no label", optional=graph[name].labels)
         for label, own in wanted.members():
-            if label not in graph[name].labels:
-                raise own.wrong(f"{graph[name]} has no such label")
             if isinstance(own.value, list):
                 pins[name][label] = tuple(mesh.names[axis] for axis in _axes(mesh, own, set()))
             else:
@@ -92,7 +90,7 @@ def read_pin(graph: Graph, mesh: Mesh, field: Field) -> Pins:
 def read_strategy(
     graph: Graph, devices: int, field: Field
 ) -> tuple[StrategyForm | None, AnyStrategy | None]:
-    """A strategy as it is given, and as it restricts plans."""
+    """The strategy as it was given, and as the restriction that it puts on plans."""
     if field.value is None:
         return None, None
     if isinstance(field.value, list):
@@ -107,7 +105,10 @@ def read_strategy(
 
 def read_orders(graph: Graph, root: Field) -> tuple[float | None, Orders | None]:
     """The limit on work and the orders chosen within it: a plan has both or neither."""
-    work = root["work"].if_any(_work)
+    work = root["work"].if_any(Field.number_or_inf)
+    if work is not None:
+        with root["work"].named():
+            check_work(work)
     orders = root["orders"].if_any(lambda field: _orders(graph, field))
     if orders is None and work is not None:
         raise root["work"].wrong("must be null where orders is: no order was chosen")
@@ -116,21 +117,12 @@ def read_orders(graph: Graph, root: Field) -> tuple[float | None, Orders | None]
     return work, orders
 
 
-def _work(field: Field) -> float:
-    work = field.number_or_inf()
-    with field.named():
-        check_work(work)
-    return work
-
-
 def _orders(graph: Graph, field: Field) -> Orders:
     field.check_names(("considered", "complete", "most"))
     complete = field["complete"]
     if not isinstance(complete.value, bool):
         raise complete.wrong("must be true or false")
-    for name, limit in field["most"].members():
-        if name not in graph:
-            raise limit.wrong(f"the graph has no vertex {quote(name)}")
+    field["most"].check_names((), "the graph has no vertex", optional=tuple(graph.vertices))
     most = {name: float(limit.number()) for name, limit in field["most"].members()}
     return Orders(field["considered"].whole(1), complete.value, most)
 
@@ -160,10 +152,7 @@ def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, field: Field) -> Decisio
 
 def _assignment(mesh: Mesh, view: View, field: Field) -> Assignment:
     """The axes of every label."""
-    for label, axes in field.members():
-        if label not in view.labels:
-            known = suggest(label[:60], view.labels)
-            raise axes.wrong(f"there is no label {quote(label)} to cut{known}")
+    field.check_names((), "there is no label to cut", optional=view.labels)
     used: set[int] = set()
     given = {label: _axes(mesh, axes, used) for label, axes in field.members()}
     assignment = tuple(given.get(label, ()) for label in view.labels)
@@ -205,9 +194,9 @@ def _axes(mesh: Mesh, field: Field, used: set[int], summed: int = -1) -> tuple[i
 def read_given(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Layouts]:
     """The layouts of inputs that have a home."""
     given: dict[str, Layouts] = {}
+    inputs = tuple(vertex.name for vertex in graph.inputs)
+    field.check_names((), "the graph has no input", optional=inputs)
     for name, own in field.members():
-        if name not in graph or not isinstance(graph[name].op, Input):
-            raise own.wrong(f"the graph has no input {quote(name)}")
         own.check_names(("home", "further"))
         home = _cut(mesh, graph[name], own["home"])
         for span, size in zip(home, graph[name].shape, strict=True):

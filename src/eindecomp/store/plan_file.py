@@ -162,7 +162,7 @@ def _graph(field: Field) -> Graph:
 
 
 def _bound(root: Field, costs: Cost, objective: str) -> int | float:
-    """The proved bound, after checking that the cost is the one that decisions make."""
+    """The proved bound, after the stated cost is checked against the decisions."""
     cost, bound = root["cost"].number(), root["bound"].number()
     rounding = _ROUNDING if objective == "time" else 0
     if not isclose(cost, costs.total, rel_tol=rounding):

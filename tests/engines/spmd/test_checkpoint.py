@@ -23,8 +23,8 @@ from eindecomp.engines.safetensors_file import write_tensors
 from eindecomp.engines.spmd.job import writers
 from eindecomp.engines.step_folders import SavedStep
 from eindecomp.layout.boxes import within
+from eindecomp.models.checkpoint import read_sharded
 from eindecomp.store.field import Field
-from eindecomp.store.sharded_tensors import read_sharded
 from eindecomp.tra.program.make import program_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "data_parallel.py"

@@ -10,9 +10,9 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
-from eindecomp.engines.engine import Engine, find_engine
+from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import Clock, kernel_rates, task_overhead
+from eindecomp.experiments.calibrate.kernels import TurnTimer, kernel_rates, task_overhead
 from eindecomp.experiments.calibrate.links import (
     RankLinks,
     adding,
@@ -26,7 +26,7 @@ from eindecomp.planner.costs.machine import Machine
 
 ENGINES = ("threads", "spmd", "ray")
 QUIET = 1.5
-"""How many times the best turn the median may take on a machine on which nothing else runs."""
+"""How many times the best turn the median may be on a machine on which nothing else runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Profile:
     spread: float = 1.0
     """The median of its turns over the best."""
     is_first: bool = True
-    """Whether this is the one process of all that tells what was measured."""
+    """Whether this process is the one that reports what was measured."""
 
     @property
     def is_quiet(self) -> bool:
@@ -68,28 +68,34 @@ def calibrate(
     sizes, repeats = tuple(1 << power for power in powers), 3 if quick else 9
     if engine == "spmd":
         return _of_ranks(sizes, repeats, mesh, say)
-    if engine == "ray":
-        return _of_runs(engine, sizes, repeats, say)
-    return _of_threads(sizes, repeats, say)
+    return _of_one_process(engine, sizes, repeats, say)
 
 
-def _of_threads(sizes: Sequence[int], repeats: int, say: Callable[[str], None]) -> Profile:
-    """Cores that share memory: what is fetched is only read."""
-    devices, clock = cores(), Clock(repeats)
+def _of_one_process(
+    name: str, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
+) -> Profile:
+    """Threads, which only read what they fetch, or an engine that is only known to run plans."""
+    try:
+        engine = find_engine(name)
+    except ImportError:
+        raise InputError(f"engine {name!r} cannot be loaded here") from None
+    is_shared, timer = name == "threads", TurnTimer(repeats)
+    devices = cores() if is_shared else max(cores(), 2)
     say("tasks")
-    overhead = task_overhead(find_engine("threads"), devices, clock)
+    overhead = task_overhead(engine, devices, timer, tasks=64 if is_shared else 16)
     transfers: Any = {}
-    if devices > 1:
+    if not is_shared:
+        transfers = moves(engine, devices, sizes, timer, say)
+    elif devices > 1:
         with ThreadPoolExecutor(devices) as pool:
             links = {"reduce_scatter": adding(pool, devices)}
-            curves = measured(links, ("threads",), sizes, clock, say)
+            curves = measured(links, ("threads",), sizes, timer, say)
         transfers = alike_together(curves, ("threads",))
     say("kernels")
-    machine = Machine(
-        *kernel_rates(_tiles(devices), devices, clock, overhead), bandwidth=inf,
-        task_overhead=overhead, transfers=transfers,
-    )  # fmt: skip
-    return _profile(machine, "threads", devices, clock)
+    one_tile_each = find_engine("threads", {"workers": cores(), "shortcuts": False})
+    rates = kernel_rates(one_tile_each, cores(), timer, overhead if is_shared else 0.0)
+    machine = Machine(*rates, bandwidth=inf, task_overhead=overhead, transfers=transfers)
+    return _profile(machine, name, devices, timer)
 
 
 def _of_ranks(
@@ -101,55 +107,33 @@ def _of_ranks(
     """The ranks of a job, each with one device: what the slowest of them takes."""
     engine: Any = find_engine("spmd")
     links = RankLinks(engine.transport, mesh)
-    clock = Clock(repeats, links.turn)
+    timer = TurnTimer(repeats, links.turn)
     with links.ending_together():
         say("tasks")
-        overhead = task_overhead(engine, links.ranks, clock)
+        overhead = task_overhead(engine, links.ranks, timer)
         say("kernels")
-        rates = kernel_rates(engine, links.ranks, clock, overhead)
-        curves = measured(links.collectives, links.axes, sizes, clock, say)
+        rates = kernel_rates(engine, links.ranks, timer, overhead)
+        curves = measured(links.collectives, links.axes, sizes, timer, say)
         say("overlap")
-        overlap = links.overlap(clock)
+        overlap = links.overlap(timer)
     machine = Machine(
         *rates, bandwidth=inf, mesh=mesh or {}, task_overhead=overhead, overlap=overlap,
         transfers=alike_together(curves, links.axes),
     )  # fmt: skip
     transport = {"transport": links.transport.name}
-    return _profile(machine, "spmd", links.ranks, clock, transport, is_first=links.rank == 0)
-
-
-def _of_runs(name: str, sizes: Sequence[int], repeats: int, say: Callable[[str], None]) -> Profile:
-    """An engine of which nothing is known but that it runs plans."""
-    try:
-        engine = find_engine(name)
-    except ImportError:
-        raise InputError(f"engine {name!r} cannot be loaded here") from None
-    devices, clock = max(cores(), 2), Clock(repeats)
-    say("tasks")
-    overhead = task_overhead(engine, devices, clock, tasks=16)
-    say("kernels")
-    machine = Machine(
-        *kernel_rates(_tiles(cores()), cores(), clock, 0.0), bandwidth=inf,
-        task_overhead=overhead, transfers=moves(engine, devices, sizes, clock, say),
-    )  # fmt: skip
-    return _profile(machine, name, devices, clock)
-
-
-def _tiles(devices: int) -> Engine:
-    """Threads that compute one tile each."""
-    return find_engine("threads", {"workers": devices, "shortcuts": False})
+    return _profile(machine, "spmd", links.ranks, timer, transport, is_first=links.rank == 0)
 
 
 def _profile(
     machine: Machine,
     engine: str,
     devices: int,
-    clock: Clock,
+    timer: TurnTimer,
     more: Mapping[str, str] | None = None,
     *,
     is_first: bool = True,
 ) -> Profile:
-    noisiest, spread = max(clock.spreads.items(), key=itemgetter(1))
+    noisiest, spread = max(timer.spreads.items(), key=itemgetter(1))
     host = Host.here()
     about = {
         "engine": engine,

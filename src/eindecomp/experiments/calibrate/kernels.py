@@ -1,6 +1,6 @@
 """How fast devices compute, all of them at once: products of each shape, loops, and memory.
 
-The clock tells how long something takes, and how far repeats are apart.
+The timer tells how long something takes, and how far repeats are apart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seconds_each(way: Way, times: int = 1) -> float:
     return (perf_counter() - start) / times
 
 
-class Clock:
+class TurnTimer:
     """Times everything in several turns, and notes how far these are apart.
 
     `turn` gives the seconds of one of several calls in a row. Where several devices take part, it
@@ -52,10 +52,10 @@ class Clock:
 
         What is brief is called many times in a row, so that a turn's beginning hardly counts.
 
-        >>> clock = Clock(3)
-        >>> clock.best("nothing", lambda: None) < 1
+        >>> timer = TurnTimer(3)
+        >>> timer.best("nothing", lambda: None) < 1
         True
-        >>> clock.spreads["nothing"] >= 1
+        >>> timer.spreads["nothing"] >= 1
         True
         """
         self._turn(way, 1)  # compiles and connects
@@ -102,13 +102,13 @@ MEMORY = Shape("[b,i] <- X[b,i] + Y[b,i]", ("bi", "bi"), {"i": 1 << 22})
 
 
 def kernel_rates(
-    engine: Engine, devices: int, clock: Clock, overhead: float
+    engine: Engine, devices: int, timer: TurnTimer, overhead: float
 ) -> tuple[dict[str, float], float]:
     """What one device does per second: operations for each shape, and bytes of memory."""
     rates: dict[str, float] = {}
     for name, shape in {**SHAPES, "functions": FUNCTIONS, "memory": MEMORY}.items():
         few, many = (
-            run_seconds(engine, plan_of(repeated(shape, devices, n), devices), clock, f"{n} {name}")
+            run_seconds(engine, plan_of(repeated(shape, devices, n), devices), timer, f"{n} {name}")
             for n in shape.counts
         )
         each = slope((shape.counts[0], few), (shape.counts[1], many))
@@ -120,25 +120,25 @@ def kernel_rates(
     return rates, 3 * 4 * rates.pop("memory")  # two elements are read and one is written
 
 
-def task_overhead(engine: Engine, devices: int, clock: Clock, tasks: int = 64) -> float:
+def task_overhead(engine: Engine, devices: int, timer: TurnTimer, tasks: int = 64) -> float:
     """Seconds that a kernel call takes beside its work: what one more tiny vertex takes.
 
-    Each reads what the one before has made, and is let go of behind the next, as in most graphs.
+    Each vertex reads the one before and is freed after the next, as in most graphs.
     """
     counts = tasks // 4, tasks
     few, many = (
-        run_seconds(engine, plan_of(chain(n, devices), devices), clock, f"{n} tiny vertices")
+        run_seconds(engine, plan_of(chain(n, devices), devices), timer, f"{n} tiny vertices")
         for n in counts
     )
     return slope((counts[0], few), (counts[1], many))
 
 
-def run_seconds(engine: Engine, plan: Plan, clock: Clock, what: str) -> float:
+def run_seconds(engine: Engine, plan: Plan, timer: TurnTimer, what: str) -> float:
     """Seconds of a run of a plan, its inputs in place."""
     arrays = {v.name: np.full(v.shape, 0.5, np.float32) for v in plan.graph.inputs}
     with compile_plan(plan, engine) as executable:
         placed = executable.place(arrays)
-        return clock.best(what, lambda: executable(placed))
+        return timer.best(what, lambda: executable(placed))
 
 
 def chain(count: int, devices: int) -> Graph:

@@ -1,8 +1,8 @@
-"""What links between devices take: collectives along an axis, by size.
+"""How long collectives along an axis take, by size.
 
-Between threads moving is free, since all read the same memory; only reducing takes time. Of an
-engine of which nothing is known but that it runs plans, it is what a run takes longer that also
-moves a tensor: one repartition, from rows to columns, stands for every way to fetch and to reduce.
+Between threads moving is free, since all read the same memory; only reducing takes time. For an
+engine that is only known to run plans, it is how much longer a run takes that also moves a tensor:
+one repartition, from rows to columns, stands for every way to fetch and to reduce.
 
 Ranks of a job are measured by what engine `spmd` does: a plan has one step that communicates along
 one axis of the mesh; the other axes cut a label of their own, so that all groups of the axis
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from math import inf, isqrt
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import Clock, Way, run_seconds, seconds_each
+from eindecomp.experiments.calibrate.kernels import TurnTimer, Way, run_seconds, seconds_each
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -52,10 +53,16 @@ _ITEM = 4
 class Message(NamedTuple):
     """A collective of one size."""
 
-    way: Way
-    """Does it once."""
+    start: Way
+    finish: Way
+    """Waits for what comes, and lets go of it."""
     received: int
-    """The bytes that each device receives, about as many as were asked for."""
+    """The bytes that each device receives on average, about as many as were asked for."""
+
+    def way(self) -> None:
+        """Do it once."""
+        self.start()
+        self.finish()
 
 
 MakeMessage = Callable[[str, int], Message]
@@ -66,7 +73,7 @@ def measured(
     collectives: Mapping[str, MakeMessage],
     axes: Sequence[str],
     sizes: Sequence[int],
-    clock: Clock,
+    timer: TurnTimer,
     say: Callable[[str], None],
 ) -> Curves:
     """Seconds by size for every collective and axis."""
@@ -79,7 +86,7 @@ def measured(
             points: dict[int, float] = {}
             for size in sizes:
                 message = make(axis, size)
-                seconds = clock.best(f"{what}, {message.received} bytes", message.way)
+                seconds = timer.best(f"{what}, {message.received} bytes", message.way)
                 points[message.received] = min(seconds, points.get(message.received, seconds))
             curves[collective][axis] = ascending(points)
     return curves
@@ -98,12 +105,12 @@ def alike_together(curves: Curves, axes: Sequence[str]) -> Curves:
             runs[-1].append(axis)
         else:
             runs.append([axis])
-    found: Curves = {}
+    together: Curves = {}
     for collective, own in curves.items():
         shared = [middle(own[axis] for axis in run) for run in runs]
         named = {axis: curve for run, curve in zip(runs, shared, strict=True) for axis in run}
-        found[collective] = {ANY_AXIS: highest(shared), **(named if len(runs) > 1 else {})}
-    return found
+        together[collective] = {ANY_AXIS: highest(shared), **(named if len(runs) > 1 else {})}
+    return together
 
 
 def ascending(points: Mapping[int, float]) -> Curve:
@@ -129,7 +136,8 @@ def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
         del axis
         elements = max(size // _ITEM, 1)
         own, others = ([np.ones(elements, np.float32) for _ in range(devices)] for _ in range(2))
-        return Message(lambda: list(pool.map(np.add, own, others, own)), _ITEM * elements)
+        add = partial(pool.map, np.add, own, others, own)
+        return Message(lambda: list(add()), lambda: None, _ITEM * elements)
 
     return reduce_scatter
 
@@ -138,7 +146,7 @@ def moves(
     engine: Engine,
     devices: int,
     sizes: Sequence[int],
-    clock: Clock,
+    timer: TurnTimer,
     say: Callable[[str], None],
 ) -> Curves:
     """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
@@ -154,7 +162,7 @@ def moves(
         for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
             pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
             plan = make_plan(parse(text, "calibrate"), devices, pin=pins, rewrite=False)
-            seconds[cut] = run_seconds(engine, plan, clock, f"{side} x {side} to {cut}")
+            seconds[cut] = run_seconds(engine, plan, timer, f"{side} x {side} to {cut}")
         received = 4 * side * side // devices * (devices - 1) // devices
         points[received] = max(seconds["j"] - seconds["i"], _LEAST)
     curve = ascending(points)
@@ -171,7 +179,7 @@ class Moving(NamedTuple):
 
 
 MOVING = {
-    # Every rank gets all of what its group has a part of each.
+    # Every rank gets the whole tensor, of which each rank of its group has a part.
     "all_gather": Moving(
         Move,
         "X[b,i: {length}], Y[b,k: {ways}]",
@@ -179,7 +187,7 @@ MOVING = {
         {"X": "i", "Y": "k", "Z": "k"},
     ),
     # From rows to columns of a square, of which a rank lacks all but one of its squares. It is
-    # computed first, since what is computed is sent in another way than what is given.
+    # computed first, since computed tensors are sent in another way than inputs.
     "all_to_all": Moving(
         Move,
         "X[b,i: {side},j: {side}]",
@@ -196,21 +204,6 @@ MOVING = {
 }
 
 
-class MovingStep(NamedTuple):
-    """A step of a plan that communicates, as this rank carries it out."""
-
-    start: Way
-    finish: Way
-    """Waits for what comes, and lets go of it."""
-    received: int
-    """Bytes that come to each device, on average."""
-
-    def way(self) -> None:
-        """All of it."""
-        self.start()
-        self.finish()
-
-
 class RankLinks:
     """The ranks of a job as a mesh; every rank calls everything in the same order."""
 
@@ -225,10 +218,11 @@ class RankLinks:
         self.mesh = Mesh.of_devices(self.ranks) if mesh is None else Mesh.of_axes(mesh)
         if self.mesh.devices != self.ranks:
             raise InputError(f"the mesh {dict(mesh or {})} is not of {self.ranks} ranks")
+        self.axes = self.mesh.names
 
     @contextmanager
     def ending_together(self) -> Generator[None]:
-        """Lets all ranks end where one of them fails: the others would wait for it."""
+        """End all ranks if one of them fails: the others would wait for it."""
         try:
             yield
         except BaseException as error:
@@ -243,27 +237,15 @@ class RankLinks:
             return self._slowest(seconds_each(way, times))
 
     def _slowest(self, seconds: float) -> float:
-        """The most that any rank says, once all have said it."""
+        """The most seconds that any rank reports, once all have."""
         told = self.transport.gather_counts(np.array([round(1e9 * seconds)]))
         return float(told.max()) / 1e9
 
     @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of the mesh."""
-        return self.mesh.names
-
-    @property
     def collectives(self) -> dict[str, MakeMessage]:
-        """All of them."""
+        """What makes a message of each collective."""
 
-        def moving(collective: str) -> MakeMessage:
-            def make(axis: str, size: int) -> Message:
-                step = self._moving(collective, axis, size)
-                return Message(step.way, step.received)
-
-            return make
-
-        made = {collective: moving(collective) for collective in MOVING}
+        made = {collective: partial(self._moving, collective) for collective in MOVING}
         return {**made, "point_to_point": self._point_to_point}
 
     def _plan(self, moving: Moving, axis: str, size: int) -> Plan:
@@ -282,7 +264,7 @@ class RankLinks:
         mesh = dict(zip(self.axes, self.mesh.sizes, strict=True))
         return make_plan(graph, mesh=mesh, pin=pins, rewrite=False)
 
-    def _moving(self, collective: str, axis: str, size: int) -> MovingStep:
+    def _moving(self, collective: str, axis: str, size: int) -> Message:
         """The only step of a plan that moves anything, made ready; all ranks do so together."""
         moving = MOVING[collective]
         program = program_of(self._plan(moving, axis, size))
@@ -313,7 +295,7 @@ class RankLinks:
             memory.drop(step.into, sum(array.nbytes for array in memory.arrays(step.into)))
 
         received = program.moved_by(step) // self.ranks
-        return MovingStep(lambda: bound.begin(memory), finish, received)
+        return Message(lambda: bound.begin(memory), finish, received)
 
     def _point_to_point(self, axis: str, size: int) -> Message:
         """Every rank sends a block to the next of its group."""
@@ -324,13 +306,14 @@ class RankLinks:
         moved = exchange((Transfer(source, box),), (Transfer(to, box),))
         ring = exchange_of(moved, box, box, 0)
         own, others = np.ones(count, np.float32), np.empty(count, np.float32)
-        return Message(lambda: ring.start(self._arrays, own, others).finish(), _ITEM * count)
+        send = partial(ring.start, self._arrays, own, others)
+        return Message(lambda: send().finish(), lambda: None, _ITEM * count)
 
-    def overlap(self, clock: Clock) -> float:
+    def overlap(self, timer: TurnTimer) -> float:
         """The fraction of computing beside which an all-gather runs, 0 to 1."""
         gather = self._moving("all_gather", self.axes[-1], _BESIDE)
-        alone = clock.best("an all-gather alone", gather.way)
-        calls = max(round(alone / clock.best("a small product", _multiply)), 1)
+        alone = timer.best("an all-gather alone", gather.way)
+        calls = max(round(alone / timer.best("a small product", _multiply)), 1)
 
         def compute() -> None:
             for _ in range(calls):
@@ -341,8 +324,8 @@ class RankLinks:
             compute()
             gather.finish()
 
-        computing = clock.best("small products", compute)
-        together = clock.best("an all-gather beside products", both)
+        computing = timer.best("small products", compute)
+        together = timer.best("an all-gather beside products", both)
         hidden = (alone + computing - together) / min(alone, computing)
         return min(max(hidden, 0.0), 1.0)
 

@@ -30,9 +30,8 @@ def parse(source: Source, start: str) -> Any:
     except UnexpectedToken as error:
         token: Token = error.token
         at = len(source.text) if token.type == "$END" else token.start_pos or 0
-        found = _describe(token)
         expected = _expected(error.accepts or error.expected)
-        raise TextError(f"{found} here; expected {expected}", source, at) from None
+        raise TextError(f"{_describe(token)} here; expected {expected}", source, at) from None
     except UnexpectedCharacters as error:
         offset: int = error.pos_in_stream
         message = f"character {source.text[offset]!r} is unexpected here"

@@ -312,8 +312,8 @@ def _apply(op: str, args: tuple[s.Term, ...], at: int) -> s.Term:
         raise Misplaced(str(error), at) from None
 
 
-def _many(found: Any) -> list[Any]:
-    return cast("list[Any]", found) if isinstance(found, list) else [found]
+def _many(node: Any) -> list[Any]:
+    return cast("list[Any]", node) if isinstance(node, list) else [node]
 
 
 def _at(token: Token) -> int:

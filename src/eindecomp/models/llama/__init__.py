@@ -2,10 +2,10 @@
 
 from eindecomp.models.llama.config import CONFIGS, Config
 from eindecomp.models.llama.graph import prefill_graph, step_graph, store_graph
-from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, GeneratedToken, Llama
+from eindecomp.models.llama.model import DEFAULT_STRATEGY, Counts, Llama
 from eindecomp.models.llama.on_devices import Cache
 from eindecomp.models.llama.read_folder import RopeScaling
-from eindecomp.models.llama.tokens import Sampling
+from eindecomp.models.llama.tokens import GeneratedToken, Sampling
 
 __all__ = [
     "CONFIGS",

@@ -12,14 +12,11 @@ Face's layout, output dimensions outermost.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import check_whole
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
-
-if TYPE_CHECKING:
-    from eindecomp.models.llama.config import Config
+from eindecomp.models.llama.config import Config
 
 LATEST = 64
 """How many tokens are read one by one before their keys and values are stored with the others."""

@@ -19,9 +19,19 @@ from eindecomp.errors import InputError, check_whole, quote
 from eindecomp.lang.dtypes import Array
 from eindecomp.models.llama.config import Config, rotations
 from eindecomp.models.llama.graph import LATEST, prefill_graph, step_graph, store_graph
-from eindecomp.models.llama.on_devices import Cache, PlacedWeights
+from eindecomp.models.llama.on_devices import Cache, PlacedWeights, padded
 from eindecomp.models.llama.read_folder import Generation, read_generation
-from eindecomp.models.llama.tokens import NAME, Sampler, Sampling, TextStream, Tokenizer
+from eindecomp.models.llama.tokens import (
+    NAME,
+    GeneratedToken,
+    Sampler,
+    Sampling,
+    TextStream,
+    Tokenizer,
+    check_length,
+    listed,
+    token_rows,
+)
 from eindecomp.models.llama.weights import WeightFiles, load_weights, random_weights, tied_as_stored
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
@@ -59,19 +69,6 @@ class Counts:
     bytes_moved: int = 0
     bytes_placed: int = 0
     plans: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedToken:
-    """A generated token, and the text that is certain once it is known.
-
-    Attributes:
-        token: Its number, such as `42`.
-        text: What can be shown, such as `" the"`.
-    """
-
-    token: int
-    text: str
 
 
 class Llama:
@@ -123,11 +120,6 @@ class Llama:
 
     def __repr__(self) -> str:
         return f"<Llama of {self.config.parameters:,} parameters for {self.devices} devices>"
-
-    @property
-    def stops(self) -> frozenset[int]:
-        """The tokens that end a text."""
-        return self.generation.stops
 
     @staticmethod
     def load(
@@ -245,13 +237,13 @@ class Llama:
             cache: An empty one that receives the keys and values, such as `model.cache()`, for
                 `step` to continue from.
         """
-        rows = self._rows(ids)
+        rows = token_rows(self.config, ids)
         lengths = np.array([len(row) for row in rows], np.int32)
         if cache is not None:
             self._check_cache(cache)
             if cache.batch != len(rows) or cache.lengths.any():
                 raise InputError(f"{len(rows)} prompts need an empty cache for as many sequences")
-        table = np.zeros((len(rows), _padded(int(lengths.max()))), np.int32)
+        table = np.zeros((len(rows), padded(int(lengths.max()))), np.int32)
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
             row[len(tokens) :] = tokens[-1]  # a token of the prompt: its values are read anyway
@@ -269,7 +261,7 @@ class Llama:
         Args:
             ids: Tokens, such as `[1, 15, 7]`, or a list of such lists.
         """
-        rows = self._rows(ids)
+        rows = token_rows(self.config, ids)
         if len({len(row) for row in rows}) > 1:
             raise InputError("logits after every token need sequences of one length")
         table = np.array(rows, np.int32)
@@ -282,11 +274,11 @@ class Llama:
             tokens: One of each, such as `[42]`.
             cache: What `prefill` and the steps before have left, from `model.cache()`.
         """
-        ids = np.array(self._rows([[token] for token in _listed(tokens)]), np.int32)
+        ids = np.array(token_rows(self.config, [[token] for token in listed(tokens)]), np.int32)
         self._check_cache(cache)
         if len(ids) != cache.batch or not cache.lengths.all():
             raise InputError(f"{len(ids)} tokens go on from a cache of as many prompts, once read")
-        self._check_length(int(cache.lengths.max()) + 1)
+        check_length(self.config, int(cache.lengths.max()) + 1)
         if cache.is_full:
             self._store(cache, cache.stored, cache.lengths - LATEST, cache.room, LATEST)
         plan = self.plan("step", cache.batch, cache.room)
@@ -320,24 +312,20 @@ class Llama:
         check_whole(0, tokens=tokens)
         tokens = int(tokens)
         if sampling is None:
-            for name, value in self.generation.unsupported.items():
-                raise InputError(
-                    f"{self.generation.file} asks for {name} {value}, which is not supported; to "
-                    "do without, say how to choose tokens: sampling=Sampling(0), --temperature 0"
-                )
+            self.generation.check_supported()
         elif not isinstance(sampling, Sampling):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"sampling is a Sampling, not {quote(sampling)}")
-        rows = self._rows(self.encode(prompt))
+        rows = token_rows(self.config, self.encode(prompt))
         if len(rows) != 1:
             raise InputError(f"generating goes on from one prompt, not from {len(rows)}")
         [ids] = rows
-        self._check_length(len(ids) + tokens - 1)
+        check_length(self.config, len(ids) + tokens - 1)
         try:
-            stops = self.stops if stops is None else frozenset(map(index, stops))
+            stops = self.generation.stops if stops is None else frozenset(map(index, stops))
         except TypeError:
             raise InputError(f"stops are token numbers, not {quote(stops)}") from None
         sampler = (sampling or Sampling()).sampler()
-        stream = None if self.tokenizer is None else self.tokenizer.stream(ids)
+        stream = None if self.tokenizer is None else TextStream(self.tokenizer, ids)
         return self._generate(ids, tokens, sampler, stops, stream)
 
     def _generate(
@@ -371,7 +359,7 @@ class Llama:
             prompt: A text, such as `"Once upon"`, or its tokens.
         """
         if not isinstance(prompt, str):
-            return _listed(prompt)
+            return listed(prompt)
         if self.tokenizer is None:
             raise InputError(f"there is no {NAME}: give the prompt as token numbers")
         return self.tokenizer.encode(prompt)
@@ -402,48 +390,8 @@ class Llama:
         self.counts.bytes_placed += result.stats.bytes_placed
         return result
 
-    def _rows(self, ids: Sequence[int] | Sequence[Sequence[int]] | Array) -> list[list[int]]:
-        """Sequences of tokens, none of them empty."""
-        given = _listed(ids)
-        nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
-        try:
-            rows = [[index(token) for token in row] for row in (given if nested else [given])]
-        except TypeError:
-            raise InputError(_NO_PROMPT) from None
-        for row in rows:
-            if not row:
-                raise InputError("a prompt needs at least one token")
-            self._check_length(len(row))
-            if wrong := [t for t in row if not 0 <= t < self.config.vocabulary]:
-                raise InputError(
-                    f"token {wrong[0]} is outside the vocabulary of {self.config.vocabulary}"
-                )
-        return rows
-
     def _check_cache(self, cache: Cache) -> None:
         if not isinstance(cache, Cache):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"a cache is what `Llama.cache` makes, not {quote(cache)}")
         if cache.config != self.config:
             raise InputError("the cache is of another model")
-
-    def _check_length(self, tokens: int) -> None:
-        if tokens > self.config.positions:
-            raise InputError(
-                f"{tokens} tokens are more than the model's {self.config.positions} positions"
-            )
-
-
-_NO_PROMPT = "prompts are token numbers, of one sequence or several"
-
-
-def _listed(given: Any) -> list[Any]:
-    try:
-        return list(given)
-    except TypeError:
-        raise InputError(_NO_PROMPT) from None
-
-
-def _padded(tokens: int) -> int:
-    """The length to which a prompt is padded: few lengths, so that few plans are made."""
-    step = 8 if tokens <= 64 else 32
-    return -(-tokens // step) * step

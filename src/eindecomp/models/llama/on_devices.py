@@ -1,4 +1,4 @@
-"""What of a model stays on the devices: its weights, and keys and values of tokens read so far.
+"""What stays on the devices: a model's weights, and the keys and values of tokens read so far.
 
 Weights are placed once in each layout that plans want them in. Keys and values are mostly stored by
 position. Those of the latest tokens are few, lie apart, and are what a step leaves for the next
@@ -9,7 +9,7 @@ devices as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +21,9 @@ from eindecomp.engines.result import Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, check_whole
 from eindecomp.lang.dtypes import Array
-from eindecomp.models.llama.config import DTYPES
+from eindecomp.models.llama.config import DTYPES, Config
 from eindecomp.models.llama.graph import LATEST
 from eindecomp.planner.plan import Plan
-
-if TYPE_CHECKING:
-    from eindecomp.models.llama.config import Config
-
 
 _LEAST = 64
 
@@ -41,6 +37,12 @@ def bucket(tokens: int) -> int:
     if tokens <= 1024:
         return max(_LEAST, 1 << (int(tokens) - 1).bit_length())
     return -(-tokens // 512) * 512
+
+
+def padded(tokens: int) -> int:
+    """The length to which a prompt is padded: few lengths, so that few plans are made."""
+    step = 8 if tokens <= 64 else 32
+    return -(-tokens // step) * step
 
 
 class Cache:
@@ -67,7 +69,15 @@ class Cache:
         self.latest = 0
         """How many of the tokens lie apart, the same number in every sequence."""
         self.stored: Mapping[str, Tensor] = {}
-        self.tied: Mapping[str, Array | Tensor] = _nothing(config, batch)
+        half, dtype = config.head_size // 2, DTYPES[config.dtype]
+        # Zeros for the latest keys and values: they are masked, and must be finite for that.
+        key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
+        value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
+        self.tied: Mapping[str, Array | Tensor] = {
+            f"{name}{k}": zeros
+            for k in range(config.layers)
+            for name, zeros in (("KL", key), ("VL", value))
+        }
 
     def __repr__(self) -> str:
         tokens = ", ".join(map(str, self.lengths.tolist()))
@@ -84,7 +94,7 @@ class Cache:
         return self.latest == LATEST
 
     def prompt(self, result: Result) -> dict[str, Tensor]:
-        """What was computed for a prompt, as inputs to store it.
+        """The keys and values computed for a prompt, as the inputs that store them.
 
         Args:
             result: That of a prefill, with `result.tensor("KR0")`.
@@ -94,7 +104,7 @@ class Cache:
         return {f"{to}{k}": result.tensor(f"{of}{k}") for k in layers for to, of in pairs}
 
     def places(self, lengths: Array, cached: int, latest: int) -> Array:
-        """Where the contents of each place are before storing: see `store_graph`.
+        """For each place, where its contents lie before storing, as `store_graph` takes it.
 
         Args:
             lengths: The tokens of each sequence that are stored, such as `np.array([12])`.
@@ -104,11 +114,11 @@ class Cache:
         self.room = bucket(max(self.room, int(lengths.max()) + latest))
         place, old = np.arange(self.room, dtype=np.int32)[None], lengths[:, None]
         new = place - old
-        # What lies beyond the length is of no account: any number that is finite.
+        # Beyond the length any finite number will do.
         return np.where(new < 0, place, np.where(new < latest, cached + new, 0)).astype(np.int32)
 
     def store(self, result: Result, lengths: Array) -> None:
-        """Take over what was stored: all tokens, none of which lies apart any more.
+        """Take over the stored keys and values: no token lies apart any more.
 
         Args:
             result: That of storing, with `result.tensor("new_KC0")`.
@@ -131,14 +141,6 @@ class Cache:
         self.latest += 1
 
 
-def _nothing(config: Config, batch: int) -> dict[str, Array]:
-    """Zeros for the latest keys and values: they are masked, and must be finite for that."""
-    half, dtype = config.head_size // 2, DTYPES[config.dtype]
-    key = np.zeros((batch, config.kv_heads, LATEST, 2, half), dtype)
-    value = np.zeros((batch, config.kv_heads, LATEST, config.head_size), dtype)
-    return {f"{n}{k}": a for k in range(config.layers) for n, a in (("KL", key), ("VL", value))}
-
-
 class PlacedWeights:
     """Runs plans that read the same weights, which are placed once in each layout."""
 
@@ -152,7 +154,7 @@ class PlacedWeights:
         self._latest: Mapping[str, Any] = weights
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._executables: dict[int, tuple[Executable, Executable]] = {}
-        """By plan what runs it, and the same with its weights bound."""
+        """For each plan its executable, and the same with the weights bound."""
         self._closed = False
 
     def run(self, plan: Plan, inputs: Mapping[str, object]) -> Result:
@@ -173,7 +175,7 @@ class PlacedWeights:
         return self._executables[id(plan)]
 
     def _place(self, executable: Executable) -> dict[str, Tensor]:
-        """The weights in a plan's layouts, shared with the plans before where they agree."""
+        """The weights in a plan's layouts, shared with earlier plans that want the same."""
         inputs = {vertex.name for vertex in executable.plan.graph.inputs}
         if inputs.isdisjoint(self._latest):
             return {}  # it stores keys and values

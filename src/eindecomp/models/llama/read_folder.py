@@ -52,12 +52,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if len(data) > _MAX_BYTES:
         raise InputError(f"{path} is over {_MAX_BYTES >> 20} MiB")
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no JSON file: {shorten(str(error))}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise InputError(f"{path} holds no JSON object")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    return content  # pyright: ignore[reportUnknownVariableType]
 
 
 def _field(
@@ -107,8 +107,8 @@ class RopeScaling:
             )
 
 
-# All that transformers reads from a configuration and that changes a LLaMA's numbers, sizes
-# excepted, with the values for which it computes what we do. Only `model_type` is required.
+# Every setting but the sizes by which transformers changes a LLaMA's numbers, with the values for
+# which it computes what we do. Only `model_type` is required.
 _ONLY: dict[str, tuple[object, ...]] = {
     "model_type": ("llama",),
     "attribute_map": (None, {}),
@@ -175,7 +175,7 @@ def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
         if name != "model_type" and name not in values:
             continue
         value = values.get(name)
-        # An equality that tells true from 1.
+        # Equality that distinguishes true from 1.
         if not any(value == one and type(value) is type(one) for one in supported):
             only = f"only {quote(supported[0])} is supported"
             raise InputError(f"{path}: {name} is {quote(value)}; {only}")
@@ -201,32 +201,24 @@ def _scaling(path: Path, rope: Mapping[str, Any]) -> RopeScaling | None:
         raise InputError(f"{path}: {error}") from None
 
 
-# Settings that change even the tokens that transformers generates without drawing, and the value at
-# which they do nothing.
+# Settings that change what transformers generates even without sampling, and the value at which
+# each has no effect.
 _GREEDY: dict[str, float | list[int] | None] = {
-    "bad_words_ids": None,
-    "begin_suppress_tokens": [],
-    "constraints": None,
-    "dola_layers": None,
-    "encoder_no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1,
-    "exponential_decay_length_penalty": None,
-    "force_words_ids": None,
-    "forced_bos_token_id": None,
-    "forced_eos_token_id": None,
-    "guidance_scale": 1,
-    "min_length": 0,
-    "min_new_tokens": 0,
-    "no_repeat_ngram_size": 0,
-    "num_beam_groups": 1,
-    "num_beams": 1,
-    "penalty_alpha": 0,
-    "repetition_penalty": 1,
-    "sequence_bias": None,
-    "stop_strings": None,
-    "suppress_tokens": [],
-    "watermarking_config": None,
-}
+    **dict.fromkeys((
+        "bad_words_ids", "constraints", "dola_layers", "exponential_decay_length_penalty",
+        "force_words_ids", "forced_bos_token_id", "forced_eos_token_id", "sequence_bias",
+        "stop_strings", "watermarking_config",
+    )),
+    **dict.fromkeys((
+        "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "no_repeat_ngram_size",
+        "penalty_alpha",
+    ), 0),
+    **dict.fromkeys((
+        "encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams",
+        "repetition_penalty",
+    ), 1),
+    "begin_suppress_tokens": [], "suppress_tokens": [],
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +232,14 @@ class Generation:
     file: str = "generation_config.json"
     """The name of the file they come from."""
 
+    def check_supported(self) -> None:
+        """Refuse settings that change even the likeliest tokens."""
+        for name, value in self.unsupported.items():
+            raise InputError(
+                f"{self.file} asks for {name} {value}, which is not supported; to do without, say "
+                "how to choose tokens: sampling=Sampling(0), --temperature 0"
+            )
+
 
 def read_generation(folder: str | Path) -> Generation:
     """Read `generation_config.json` or, only if it is missing, `config.json`."""
@@ -247,8 +247,12 @@ def read_generation(folder: str | Path) -> Generation:
     if not path.exists():
         path = Path(folder) / "config.json"
     values = read_json(path)
+    ids = values.get("eos_token_id")
+    stops = cast("list[Any]", ids if isinstance(ids, list) else [] if ids is None else [ids])
+    if not all(type(stop) is int for stop in stops):
+        raise InputError(f"{path}: eos_token_id is {quote(stops)}, not token numbers")
     return Generation(
-        _stops(path, values.get("eos_token_id")),
+        frozenset(stops),
         {
             name: quote(values[name])
             for name, neutral in _GREEDY.items()
@@ -256,10 +260,3 @@ def read_generation(folder: str | Path) -> Generation:
         },
         path.name,
     )
-
-
-def _stops(path: Path, ids: object) -> frozenset[int]:
-    found = cast("list[Any]", ids if isinstance(ids, list) else [] if ids is None else [ids])
-    if not all(type(x) is int for x in found):
-        raise InputError(f"{path}: eos_token_id is {quote(found)}, not token numbers")
-    return frozenset(found)

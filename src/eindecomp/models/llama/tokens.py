@@ -1,4 +1,4 @@
-"""Tokens: from a text and back, by the `tokenizers` package, and the next one by its logits."""
+"""Tokens: checking them, converting text to and from them, choosing the next by its logits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
+from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eindecomp.errors import InputError, RunError, check_whole, extra, quote, shorten
+from eindecomp.lang.dtypes import Array
+from eindecomp.models.llama.config import Config
 
-Array = np.ndarray[Any, Any]
-
-
+_NO_PROMPT = "prompts are token numbers, of one sequence or several"
 _HOTTEST = 1e30  # more is as good as infinite
+
+
+def token_rows(config: Config, ids: Any) -> list[list[int]]:
+    """Sequences of tokens, none of them empty, that a model can read."""
+    given = listed(ids)
+    nested = bool(given) and isinstance(given[0], Sequence | np.ndarray)
+    try:
+        rows = [[index(token) for token in row] for row in (given if nested else [given])]
+    except TypeError:
+        raise InputError(_NO_PROMPT) from None
+    for row in rows:
+        if not row:
+            raise InputError("a prompt needs at least one token")
+        check_length(config, len(row))
+        if wrong := [token for token in row if not 0 <= token < config.vocabulary]:
+            raise InputError(f"token {wrong[0]} is outside the vocabulary of {config.vocabulary}")
+    return rows
+
+
+def listed(given: Any) -> list[Any]:
+    """What was given as a prompt, as a list."""
+    try:
+        return list(given)
+    except TypeError:
+        raise InputError(_NO_PROMPT) from None
+
+
+def check_length(config: Config, tokens: int) -> None:
+    """Refuse more tokens than a model has positions."""
+    if tokens > config.positions:
+        raise InputError(f"{tokens} tokens are more than the model's {config.positions} positions")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedToken:
+    """A generated token, and the text that is certain once it is known.
+
+    Attributes:
+        token: Its number, such as `42`.
+        text: What can be shown, such as `" the"`.
+    """
+
+    token: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +174,6 @@ class Tokenizer:
         except Exception as error:  # the package raises nothing more special
             raise InputError(f"{path} is no tokenizer: {shorten(str(error))}") from None
 
-    @property
-    def size(self) -> int:
-        """The size of the vocabulary."""
-        return self._tokenizer.get_vocab_size()
-
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, with those that mark its beginning."""
         return self._tokenizer.encode(text).ids
@@ -142,13 +182,9 @@ class Tokenizer:
         """The text of tokens, without special ones."""
         return self._tokenizer.decode(list(ids))
 
-    def stream(self, prompt: Sequence[int]) -> TextStream:
-        """Turns the tokens after a prompt into text, one by one."""
-        return TextStream(self, prompt)
-
 
 class TextStream:
-    """Streamed text: a character made of several tokens comes with the last of them.
+    """Streams the text after a prompt; a character of several tokens comes with the last.
 
     A token's text depends on the tokens before it, so some of those are decoded again, and only the
     text that is new is passed on.
@@ -169,8 +205,7 @@ class TextStream:
 
     def end(self) -> str:
         """The remaining text, incomplete characters included."""
-        text = self._tokenizer.decode(self._ids)
-        return self._give(text)
+        return self._give(self._tokenizer.decode(self._ids))
 
     def _give(self, text: str) -> str:
         piece = text[len(self._known) :]

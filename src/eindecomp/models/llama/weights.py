@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from eindecomp.engines.safetensors_file import StoredTensor, map_file, tensors_of
 from eindecomp.errors import InputError, quote
 from eindecomp.lang.dtypes import Array
-from eindecomp.models.llama.config import DTYPES
+from eindecomp.models.llama.config import DTYPES, Config
 from eindecomp.models.llama.read_folder import check_folder, read_json
-
-if TYPE_CHECKING:
-    from eindecomp.models.llama.config import Config
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -142,7 +139,7 @@ def weights_of(config: Config) -> Iterator[Weight]:
 def tied_as_stored(config: Config, files: WeightFiles) -> Config:
     """The configuration as stored: a separate head counts, whatever `config.json` says.
 
-    transformers treats a folder that ties the head to the table but stores another one alike.
+    transformers does the same with a folder that ties the head but stores another one.
     """
     if not (config.tied and TABLE in files.tensors and HEAD in files.tensors):
         return config
@@ -161,31 +158,31 @@ def load_weights(config: Config, files: WeightFiles) -> dict[str, Array]:
     numbers.
     """
     to = DTYPES[config.dtype]
-    found: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
     used = {HEAD} if config.tied else set[str]()
     for weight in weights_of(config):
         # If the table is not stored, the head that it is tied to is.
         swap = config.tied and weight.stored == TABLE and TABLE not in files.tensors
         name = HEAD if swap and HEAD in files.tensors else weight.stored
         array = files.array(name, weight.shape)
-        found[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
+        weights[weight.name] = array.astype(to, copy=False).reshape(weight.seen)
         used.add(name)
     for name, stored in files.tensors.items():
         if name not in used and not name.endswith(_UNUSED):
             raise InputError(f"{stored.file}: config.json announces no tensor {quote(name, 100)}")
-    return found
+    return weights
 
 
 def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:
     """Random weights, scaled so that activations neither grow nor vanish."""
     rng = np.random.default_rng(seed)
     to = DTYPES[config.dtype]
-    found: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
     for weight in weights_of(config):
         if len(weight.shape) == 1:
-            found[weight.name] = np.ones(weight.seen, to)
+            weights[weight.name] = np.ones(weight.seen, to)
             continue
         scale = np.float32(weight.shape[-1] ** -0.5)
         drawn = rng.standard_normal(weight.shape, np.float32) * scale
-        found[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
-    return found
+        weights[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
+    return weights
