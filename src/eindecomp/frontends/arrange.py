@@ -26,7 +26,7 @@ from eindecomp.frontends.record import (
     with_dim,
 )
 from eindecomp.graph.ops import Fill, Reshape, Slice
-from eindecomp.lang.scalar import Arg, Const, Expr, call
+from eindecomp.lang.scalar import Arg, Expr, call
 
 
 def without_axis(record: Record, array: View, place: int) -> View:
@@ -41,12 +41,6 @@ def _at_first(record: Record, array: View, axis: int) -> View:
     """The view with an axis of its vertex fixed at its first index: it is in no dimension then."""
     vertex = record.graph[array.vertex]
     kept = [k for k in _all(vertex.shape) if k != axis]
-    if isinstance(vertex.op, Fill):
-        by: dict[int, Expr] = {k: Arg(n) for n, k in enumerate(kept)}
-        shape = [vertex.shape[k] for k in kept]
-        made = reindexed(record, whole(vertex), shape, by | {axis: Const(0)})
-        if made is not None:
-            return rewired(array, made, {axis: (), **dict(zip(kept, made.dims, strict=True))})
     ranges = tuple(0 if k == axis else None for k in _all(vertex.shape))
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
     made = record.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])

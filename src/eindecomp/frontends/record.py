@@ -64,11 +64,6 @@ class View:
         """The size of every dimension."""
         return tuple(map(size_of, self.dims))
 
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The axes of the vertex in the order in which the dimensions show them."""
-        return tuple(f.axis for dim in self.dims for f in dim if f.axis is not None)
-
 
 def with_dim(array: View, place: int, dim: Dim) -> View:
     """The same with another dimension at a place."""

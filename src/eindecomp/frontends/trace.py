@@ -7,7 +7,7 @@ differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -21,11 +21,10 @@ from eindecomp.frontends.join import Read, joined, joined_type
 from eindecomp.frontends.record import Dim, Factor, Record, View, distinct, size_of, transposed
 from eindecomp.graph.checks import join_of
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Gather, Input, Reshape, ScatterAdd, relabel
+from eindecomp.graph.ops import Input, Reshape, relabel
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Arg, Expr, Number, call
 
@@ -261,26 +260,14 @@ def _readable(
 ) -> Vertex:
     """A vertex under its final name, labels and inputs."""
     local = record.local[vertex.name]
-    own = [*dict.fromkeys(_labels_of(vertex))]
+    if isinstance(vertex.op, Reshape):  # whose output's labels are made of these
+        own = [label for label, _ in vertex.op.sizes]
+    else:
+        own = [*dict.fromkeys((*vertex.op.output, *local))]
     chosen = distinct(labels[local[label]] for label in own)
     op = relabel(vertex.op, dict(zip(own, chosen, strict=True)).__getitem__)
     inputs = tuple(names[name] for name in vertex.inputs)
     return replace(vertex, name=names[vertex.name], op=op, inputs=inputs)
-
-
-def _labels_of(vertex: Vertex) -> Iterator[str]:
-    """The labels that an operation itself names, the output's first."""
-    match vertex.op:
-        case EinSum():
-            yield from vertex.op.labels
-        case Gather(table, _, index, output):
-            yield from (*output, *table, *index)
-        case ScatterAdd(source, index):
-            yield from (*vertex.op.output, *source, *index)
-        case Reshape(before):
-            yield from (label for group in before for label in group)
-        case _:
-            yield from vertex.op.output
 
 
 def _name_attention(record: Record) -> None:

@@ -178,51 +178,37 @@ class Reader:
 
     def read(self, jaxpr: Any, arrays: Sequence[Value]) -> list[Value]:
         """The results of a jaxpr, those as values that are known."""
-        closed = getattr(jaxpr, "jaxpr", jaxpr)
-        known: dict[Any, Value] = {}
-        for var, value in zip(closed.constvars, getattr(jaxpr, "consts", ()), strict=True):
-            known[var] = known_or_number(value)
-        known.update(zip(closed.invars, arrays, strict=True))
-
-        def value_of(atom: Any) -> Value:
-            if not isinstance(atom, Literal):
-                return known[atom]
-            aval: Any = atom.aval  # whose type a number of Python takes
-            return known_or_number(np.asarray(atom.val, aval.dtype))
-
         way = tuple(self._path)
         self._calls[way] = self._calls.get(way, -1) + 1
         self._path += [self._calls[way], 0]
-        for place, eqn in enumerate(closed.eqns):
-            self._path[-1] = place
-            results = self._results(eqn, [value_of(atom) for atom in eqn.invars])
-            known.update(zip(eqn.outvars, results, strict=True))
+        results = walk_jaxpr(jaxpr, arrays, known_or_number, self._results)
         del self._path[-2:]
-        return [value_of(atom) for atom in closed.outvars]
+        return results
 
-    def _results(self, eqn: Any, values: list[Value]) -> Sequence[Value]:
+    def _results(self, place: int, eqn: Any, values: list[Value]) -> Sequence[Value]:
         """What an equation yields."""
+        self._path[-1] = place
         name = eqn.primitive.name
         if _is_known(eqn, values):
             return _worked_out(eqn, values)
         inner = inner_jaxpr(eqn)
         if inner is not None:
             return self._read_inside(eqn, inner, values)
-        place, word = self._outer or self._names_of(eqn)
+        source, word = self._outer or self._names_of(eqn)
         stem = ".".join(filter(None, (word, name.replace("-", "_"))))
         rule = RULES.get(name)
         if rule is None:
-            raise GraphError(_unknown(name, place))
+            raise GraphError(_unknown(name, source))
         self.trace.begin(f"{stem}_" if stem in KEYWORDS else stem)
         results = tuple(var.aval for var in eqn.outvars)
-        equation = Equation(name, eqn.params, results, place, self.trace, self.inline, self.pieces)
+        equation = Equation(name, eqn.params, results, source, self.trace, self.inline, self.pieces)
         operands = tuple(map(self._view, values))
         try:
             made = rule(equation, *operands)
         except EinDecompError as error:
-            if place in str(error):
+            if source in str(error):
                 raise
-            raise GraphError(f"{name} at {place}: {error}") from error
+            raise GraphError(f"{name} at {source}: {error}") from error
         found = (made,) if isinstance(made, View) else tuple(made)
         self.made[tuple(self._path)] = operands, found
         return found
@@ -259,6 +245,33 @@ class Reader:
         results = self.read(inner, values)
         self._outer = before
         return results
+
+
+def walk_jaxpr(
+    jaxpr: Any,
+    arrays: Sequence[Value],
+    known: Callable[[Any], Value],
+    call: Callable[[int, Any, list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """The results of a jaxpr, closed or not, with `call` giving those of each equation.
+
+    `known` makes a value of an array that the jaxpr holds.
+    """
+    closed = getattr(jaxpr, "jaxpr", jaxpr)
+    constants = map(known, getattr(jaxpr, "consts", ()))
+    values: dict[Any, Value] = dict(zip(closed.constvars, constants, strict=True))
+    values.update(zip(closed.invars, arrays, strict=True))
+
+    def value_of(atom: Any) -> Value:
+        if not isinstance(atom, Literal):
+            return values[atom]
+        aval: Any = atom.aval  # whose type a number of Python takes
+        return known(np.asarray(atom.val, aval.dtype))
+
+    for place, eqn in enumerate(closed.eqns):
+        results = call(place, eqn, [value_of(atom) for atom in eqn.invars])
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [value_of(atom) for atom in closed.outvars]
 
 
 def known_or_number(value: Any) -> Value:

@@ -27,7 +27,7 @@ from eindecomp.frontends.input_names import input_name
 from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.exporting import named_tensors
 from eindecomp.frontends.torch.importing import Imported, import_module
-from eindecomp.frontends.torch.interpreter import IGNORED, inlined
+from eindecomp.frontends.torch.interpreter import placeholders, walk
 from eindecomp.frontends.torch.wishes import Placements, Wanted, Wish, wishes_of
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Applied:
         values = self._inputs(args, kwargs)
         self._copies.clear()
         with torch.no_grad(), implicit_replication():
-            found = self._run(program.graph, values, program.graph_module)
-            found = [self._ended(value) for value in found]
+            returned = walk(program.graph, values, program.graph_module, self._call)
+            found = [self._ended(value) for value in returned]
         self._copies.clear()
         if torch.is_grad_enabled():
             given = _pytree.tree_leaves((args, kwargs))
@@ -145,10 +145,10 @@ class Applied:
             raise InputError("the arguments are not those of the example that was imported")
         arguments = iter(flat)
         found: dict[fx.Node, Any] = {}
-        placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+        nodes = {node.name: node for node in placeholders(program.graph)}
         kinds = torch.export.graph_signature.InputKind
         for spec_of in program.graph_signature.input_specs:
-            node = placeholders[spec_of.arg.name]
+            node = nodes[spec_of.arg.name]
             view = self.imported.views[node]
             own = next(arguments) if spec_of.kind is kinds.USER_INPUT else None
             if isinstance(view, View) and view.vertex in self._weights:
@@ -165,25 +165,7 @@ class Applied:
                 found[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
         return found
 
-    def _run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
-        values = dict(inputs)
-        for node in graph.nodes:
-            match node.op:
-                case "get_attr":
-                    values[node] = getattr(owner, str(node.target))
-                case "call_function":
-                    values[node] = self._call(node, values)
-                case "output":
-                    return fx.map_arg(node.args[0], values.__getitem__)
-                case _:
-                    pass
-        raise RunError("the exported graph has no output")
-
     def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-        if str(node.target).rpartition(".")[0] in IGNORED:
-            return None
-        if (inner := inlined(node, values)) is not None:
-            return self._run(inner.module.graph, inner.inputs, inner.module)
         wish = self._wishes.get(node)
         args, kwargs = fx.map_arg(
             (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)

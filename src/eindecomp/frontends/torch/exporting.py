@@ -38,19 +38,11 @@ def exported_program(
                 raise _refusal(module, error) from error
         if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
-    _drop_unread(program)
-    return program
-
-
-def _drop_unread(program: ExportedProgram) -> None:
-    """Drop operators whose results nothing reads, which need be neither imported nor run."""
     parts: list[nn.Module] = [*program.graph_module.modules()]
     for part in parts:
-        if isinstance(part, fx.GraphModule):
-            for node in reversed([*part.graph.nodes]):
-                is_operator = isinstance(node.target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
-                if is_operator and not node.users and not changes(node):
-                    part.graph.erase_node(node)
+        if isinstance(part, fx.GraphModule):  # what nothing reads need be neither imported nor run
+            part.graph.eliminate_dead_code(lambda node: node.is_impure(impure_random=False))
+    return program
 
 
 def named_tensors(

@@ -19,7 +19,7 @@ from eindecomp.errors import GraphError, InputError
 from eindecomp.frontends.input_names import free_name, input_name, key_of
 from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.exporting import exported_program, named_tensors
-from eindecomp.frontends.torch.interpreter import Interpreter, placeholders
+from eindecomp.frontends.torch.interpreter import Interpreter, placeholders, walk
 from eindecomp.frontends.torch.operators import (  # noqa: F401 - which registers operators
     aggregations,  # pyright: ignore[reportUnusedImport]
     contractions,  # pyright: ignore[reportUnusedImport]
@@ -136,9 +136,9 @@ def import_module(
     interpreter = Interpreter(trace)
     with _without_collection():
         program = exported_program(own, args, kwargs)
-        inputs, given = _inputs(trace, own, program)
-        found = interpreter.run(program.graph, inputs, program.graph_module)
-    outputs = _outputs(program, found, {*given}, is_training=own.training)
+        values, given = _inputs(trace, own, program)
+        results = walk(program.graph, values, program.graph_module, interpreter.call)
+    outputs = _outputs(program, results, {*given}, is_training=own.training)
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
     graph = trace.finish(outputs, keep=given)
@@ -147,7 +147,7 @@ def import_module(
     def final(view: View) -> View:
         return replace(view, vertex=names[view.vertex]) if view.number is None else view
 
-    views = _pytree.tree_map_only(View, final, interpreter.values)
+    views = _pytree.tree_map_only(View, final, values)
     made = {n: tuple(names[each] for each in own) for n, own in interpreter.made.items()}
     example = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     return Imported(graph, program, views, made, example)

@@ -104,9 +104,11 @@ def variance(
     keepdim: bool = False,
 ) -> View | list[View]:
     """The variance, and the mean if it is asked for."""
-    by = int(unbiased) if correction is None else correction
-    found = op.trace.cast(variance_of(op, x, places(x, dim), keepdim, by)[0], op.dtype)
-    return found if len(op.results) == 1 else [found, mean(op, x, dim, keepdim)]
+    by, at = int(unbiased) if correction is None else correction, places(x, dim)
+    spread, middle = variance_of(op, x, at, keepdim, by)
+    both = [spread, middle if keepdim else op.trace.squeeze(middle, at)]
+    results = [op.trace.cast(each, op.dtype) for each in both]
+    return results if len(op.results) == 2 else results[0]
 
 
 @operator("aten.sort", "aten.topk")

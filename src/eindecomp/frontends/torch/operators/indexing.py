@@ -78,13 +78,6 @@ def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
     return RowsAt([place], src, index, shared)
 
 
-@operator("aten.scatter_add")
-def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
-    """Elements added at indices along a dimension."""
-    summed = aggregated_into(op.trace, x, _along(op, x, dim, index, src), "sum")
-    return op.trace.map("x + y", x, summed, dtype=op.dtype)
-
-
 @operator("aten.scatter")
 def scatter(
     op: Operation,
@@ -167,9 +160,15 @@ def refused(op: Operation, **_: Any) -> View:
 _JOINS = {"sum": "x + y", "prod": "x * y", "amax": "max(x, y)", "amin": "min(x, y)"}
 
 
-@operator("aten.scatter_reduce")
+@operator("aten.scatter_reduce", "aten.scatter_add")
 def scatter_reduce(
-    op: Operation, x: View, dim: int, index: View, src: View, reduce: str, include_self: bool = True
+    op: Operation,
+    x: View,
+    dim: int,
+    index: View,
+    src: View,
+    reduce: str = "sum",
+    include_self: bool = True,
 ) -> View:
     """Elements aggregated at indices along a dimension, together with what is there or not."""
     ones = op.trace.number(1, "int64", index.shape)
