@@ -18,6 +18,7 @@ from eindecomp.engines.jax.engine import JaxEngine
 from eindecomp.engines.jax.hlo import SCOPE, Collective, count_collectives
 from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
+from eindecomp.frontends.draft import Dim, View
 from eindecomp.frontends.input_names import check_given
 from eindecomp.frontends.jax.arguments import arguments_of
 from eindecomp.frontends.jax.importing import ReadFunction, Way, read_function, walk_jaxpr
@@ -25,7 +26,6 @@ from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
 from eindecomp.frontends.placements import partition_spec, said
-from eindecomp.frontends.record import Dim, View
 from eindecomp.layout.cut import Cut
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.planner.plan import Plan
@@ -46,7 +46,7 @@ class JaxPlan:
     @cached_property
     def shardings(self) -> dict[str, NamedSharding]:
         """Where inputs lie, or are wanted, and where results are left."""
-        return {name: found[0] for name, found in self.layouts.items()}
+        return {name: own[0] for name, own in self.layouts.items()}
 
     @property
     def inputs(self) -> dict[str, NamedSharding]:

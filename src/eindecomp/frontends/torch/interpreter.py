@@ -128,10 +128,10 @@ class Interpreter:
             self.trace.begin(input_name(f"{path}.{short}" if path else short))
         function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
-            found = decomposed(node)
-            if found is None:
+            parts = decomposed(node)
+            if parts is None:
                 raise self._unknown(name)
-            graph, leaves = found
+            graph, leaves = parts
             given = [*_leaves((args, kwargs))]
             pairs = zip(placeholders(graph.graph), (given[k] for k in leaves), strict=True)
             return walk(graph.graph, dict(pairs), graph, self.call)

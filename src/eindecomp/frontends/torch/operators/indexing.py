@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import replaced
-from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import (
     RowsAt,
     aggregated_at,
@@ -241,5 +241,5 @@ def histc(op: Operation, x: View, bins: int = 100, min_: Number = 0, max_: Numbe
     place = f"min((x - ({low!r})) * {bins!r} / ({span!r}) // 1, {bins - 1})"
     inside = f"x >= {low!r} and x <= {low + span!r}"
     rank = len(x.dims)
-    reads = [Read(x, tuple(range(rank))), Read(op.trace.iota(bins, "int64"), (rank,))]
+    reads = [Indexed(x, tuple(range(rank))), Indexed(op.trace.iota(bins, "int64"), (rank,))]
     return op.trace.einsum(reads, (rank,), f"int64({inside} and {place} == y)", "sum", op.dtype)
