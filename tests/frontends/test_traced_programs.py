@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.trace import Trace
 
 
@@ -141,7 +141,7 @@ def test_grouped_queries_split_the_queries_and_repeat_no_key():
     q = trace.reshape(q, (2, 5, 6, 4))
     k = trace.unsqueeze(trace.reshape(k, (2, 5, 2, 4)), 3)
     k = trace.reshape(trace.expand(k, (2, 5, 2, 3, 4)), (2, 5, 6, 4))
-    scores = trace.einsum([Read(q, (0, 1, 2, 3)), Read(k, (0, 4, 2, 3))], (0, 2, 1, 4))
+    scores = trace.einsum([Indexed(q, (0, 1, 2, 3)), Indexed(k, (0, 4, 2, 3))], (0, 2, 1, 4))
     assert scores.shape == (2, 6, 5, 5)
     graph = trace.finish({"scores": scores})
     product = next(v for v in graph.vertices.values() if len(v.inputs) == 2)
@@ -156,9 +156,9 @@ def test_labels_are_named_from_their_use():
     trace = Trace()
     x, w = trace.input("x", (2, 5, 8), "float32"), trace.input("model.0.w", (16, 8), "float32")
     trace.vote(x, ("b", "s", "a"))
-    y = trace.einsum([Read(x, (0, 1, 2)), Read(w, (3, 2))], (0, 1, 3))
+    y = trace.einsum([Indexed(x, (0, 1, 2)), Indexed(w, (3, 2))], (0, 1, 3))
     trace.vote(y, (None, None, "f"), 1)
-    z = trace.einsum([Read(y, (0, 1, 2)), Read(y, (0, 3, 2))], (0, 1, 3))
+    z = trace.einsum([Indexed(y, (0, 1, 2)), Indexed(y, (0, 3, 2))], (0, 1, 3))
     graph = trace.finish({"z": z})
     assert graph["model.0.w"].labels == ("f", "a")
     assert graph["z"].labels == ("b", "s", "t")

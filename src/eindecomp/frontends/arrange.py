@@ -1,4 +1,4 @@
-"""Arrays as an operation needs them: dimensions split, merged, dropped, or one axis each."""
+"""The same elements otherwise: dimensions split, merged or dropped, ranges, joins and lookups."""
 
 from __future__ import annotations
 
@@ -7,50 +7,47 @@ from dataclasses import replace
 from math import prod
 
 from eindecomp.errors import ExpressionError, GraphError
+from eindecomp.frontends.draft import (
+    Dim,
+    DimFactor,
+    Draft,
+    View,
+    common_factors,
+    has_axis,
+    size_of,
+    transposed,
+    whole,
+    with_dim,
+)
 from eindecomp.frontends.formulas import (
     as_formula,
     classes_of,
     formula,
+    joined_ends,
     reindexed,
     rewired,
     typed_number,
 )
-from eindecomp.frontends.record import (
-    Dim,
-    Factor,
-    Record,
-    View,
-    common_factors,
-    size_of,
-    whole,
-    with_dim,
-)
-from eindecomp.graph.ops import Fill, Reshape, Slice
-from eindecomp.lang.scalar import Arg, Const, Expr, call
+from eindecomp.graph.ops import Concat, Fill, Gather, Reshape, ScatterAdd, Slice
+from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, replace_args, used_args
 
 
-def without_axis(record: Record, array: View, place: int) -> View:
-    """The same with a dimension of size 1 that is no axis of the vertex any more."""
+def without_axis(draft: Draft, array: View, place: int) -> View:
+    """The array with a dimension of size 1 that is no longer an axis of the vertex."""
     for factor in array.dims[place]:
         if factor.axis is not None:
-            array = _at_first(record, array, factor.axis)
+            array = _at_first(draft, array, factor.axis)
     return with_dim(array, place, ())
 
 
-def _at_first(record: Record, array: View, axis: int) -> View:
-    """The view with an axis of its vertex fixed at its first index: it is in no dimension then."""
-    vertex = record.graph[array.vertex]
+def _at_first(draft: Draft, array: View, axis: int) -> View:
+    """The view with an axis of its vertex fixed at its first index: no dimension shows it."""
+    vertex = draft.graph[array.vertex]
     kept = [k for k in _all(vertex.shape) if k != axis]
-    if isinstance(vertex.op, Fill):
-        by: dict[int, Expr] = {k: Arg(n) for n, k in enumerate(kept)}
-        shape = [vertex.shape[k] for k in kept]
-        made = reindexed(record, whole(vertex), shape, by | {axis: Const(0)})
-        if made is not None:
-            return rewired(array, made, {axis: (), **dict(zip(kept, made.dims, strict=True))})
     ranges = tuple(0 if k == axis else None for k in _all(vertex.shape))
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
-    made = record.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
-    place = {old: (Factor(vertex.shape[old], new),) for new, old in enumerate(kept)}
+    made = draft.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
+    place = {old: (DimFactor(vertex.shape[old], new),) for new, old in enumerate(kept)}
     return rewired(array, made, place | {axis: ()})
 
 
@@ -58,44 +55,44 @@ def _all(items: Sequence[object]) -> range:
     return range(len(items))
 
 
-def split(record: Record, array: View, place: int, sizes: Sequence[int]) -> View:
-    """The same with a dimension made of factors of these sizes, outermost first.
+def split(draft: Draft, array: View, place: int, sizes: Sequence[int]) -> View:
+    """The array with a dimension split into factors of these sizes, outermost first.
 
-    Where a factor of it reaches over an end of those, it becomes one axis first.
+    Where a factor that it has crosses a boundary of theirs, the dimension becomes one axis first.
     """
     dim = array.dims[place]
     if tuple(f.size for f in dim) == tuple(sizes):
         return array
-    if common_factors([dim, tuple(map(Factor, sizes))]) != tuple(sizes):
-        return split(record, merged(record, array, [place]), place, sizes)
+    if common_factors([dim, tuple(map(DimFactor, sizes))]) != tuple(sizes):
+        return split(draft, merged(draft, array, [place]), place, sizes)
     shares = _shares(dim, sizes)
     for k in reversed(range(len(dim))):
-        array = _split_factor(record, array, place, k, shares[k])
+        array = _split_factor(draft, array, place, k, shares[k])
     return array
 
 
 def _shares(dim: Dim, sizes: Sequence[int]) -> list[list[int]]:
     """The sizes into which each factor of a dimension is split."""
     rest = list(sizes)
-    found: list[list[int]] = []
+    shares: list[list[int]] = []
     for factor in dim:
         own: list[int] = []
         while prod(own) < factor.size:
             own.append(rest.pop(0))
-        found.append(own)
-    return found
+        shares.append(own)
+    return shares
 
 
-def _split_factor(record: Record, array: View, place: int, at: int, sizes: Sequence[int]) -> View:
+def _split_factor(draft: Draft, array: View, place: int, at: int, sizes: Sequence[int]) -> View:
     if len(sizes) < 2:
         return array
     dim = array.dims[place]
     axis = dim[at].axis
     if axis is None:
-        return with_dim(array, place, (*dim[:at], *map(Factor, sizes), *dim[at + 1 :]))
-    vertex = record.graph[array.vertex]
-    if isinstance(vertex.op, Fill) and (found := _split_fill(record, array, axis, sizes)):
-        return found
+        return with_dim(array, place, (*dim[:at], *map(DimFactor, sizes), *dim[at + 1 :]))
+    vertex = draft.graph[array.vertex]
+    if isinstance(vertex.op, Fill) and (as_fill := _split_fill(draft, array, axis, sizes)):
+        return as_fill
     own = tuple(f"l{axis}p{k}" for k in range(len(sizes)))
     before = tuple(own if k == axis else (f"l{k}",) for k in _all(vertex.shape))
     after = tuple((label,) for group in before for label in group)
@@ -103,24 +100,24 @@ def _split_factor(record: Record, array: View, place: int, at: int, sizes: Seque
     known |= {f"l{k}": size for k, size in enumerate(vertex.shape) if k != axis}
     op = Reshape(before, after, tuple((label, known[label]) for (label,) in after))
     labels = [None if k == axis else f"l{k}" for k in _all(vertex.shape)]
-    made = record.add(op, [(vertex.name, labels)])
-    parts = record.dims(made.vertex)[axis : axis + len(sizes)]
-    record.names.split(record.dims(vertex.name)[axis], parts)
+    made = draft.add(op, [(vertex.name, labels)])
+    parts = draft.dims(made.vertex)[axis : axis + len(sizes)]
+    draft.names.split(draft.dims(vertex.name)[axis], parts)
     new = iter(made.dims)
     by = {k: [next(new) for _ in before[k]] for k in _all(vertex.shape)}
     return rewired(array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()})
 
 
-def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) -> View | None:
+def _split_fill(draft: Draft, array: View, axis: int, sizes: Sequence[int]) -> View | None:
     """A fill with an axis split, as a fill."""
-    vertex = record.graph[array.vertex]
+    vertex = draft.graph[array.vertex]
     shape = [*vertex.shape[:axis], *sizes, *vertex.shape[axis + 1 :]]
     index: Expr = Arg(axis)
     for k, size in enumerate(sizes[1:], axis + 1):
         index = call("add", call("mul", index, size), Arg(k))
     more = len(sizes) - 1
     by: dict[int, Expr] = {k: Arg(k if k < axis else k + more) for k in _all(vertex.shape)}
-    made = reindexed(record, whole(vertex), shape, by | {axis: index})
+    made = reindexed(draft, whole(vertex), shape, by | {axis: index})
     if made is None:
         return None
     place = {k: made.dims[k if k < axis else k + more] for k in _all(vertex.shape)}
@@ -128,18 +125,18 @@ def _split_fill(record: Record, array: View, axis: int, sizes: Sequence[int]) ->
     return rewired(array, made, place | {axis: parts})
 
 
-def merged(record: Record, array: View, places: Iterable[int]) -> View:
-    """The same with dimensions at these places that are one axis each, or only repeat."""
+def merged(draft: Draft, array: View, places: Iterable[int]) -> View:
+    """The array with each dimension at these places made one axis, unless it only repeats."""
     long = [k for k in places if len(array.dims[k]) > 1]
     if not long:
         return array
-    if (value := as_formula(record, array)) is not None:
+    if (value := as_formula(draft, array)) is not None:
         try:
-            return formula(record, array.shape, value, classes_of(record, array))
+            return formula(draft, array.shape, value, classes_of(draft, array))
         except ExpressionError:
             pass  # too long for one formula
     if array.number is not None or any(f.axis is None for dim in array.dims for f in dim):
-        array = in_order(record, array)
+        array = in_order(draft, array)
     groups: list[tuple[str, ...]] = []
     dims: list[Dim] = []
     for k, dim in enumerate(array.dims):
@@ -147,67 +144,228 @@ def merged(record: Record, array: View, places: Iterable[int]) -> View:
         first = len(groups)
         groups += [labels] if k in long else [(label,) for label in labels]
         sizes = [size_of(dim)] if k in long else [factor.size for factor in dim]
-        dims.append(tuple(Factor(size, axis) for axis, size in enumerate(sizes, first)))
-    vertex = record.graph[array.vertex]
+        dims.append(tuple(DimFactor(size, axis) for axis, size in enumerate(sizes, first)))
+    vertex = draft.graph[array.vertex]
     labels = [f"l{k}" for k in _all(vertex.shape)]
     before = tuple((label,) for label in labels)
     op = Reshape(before, tuple(groups), tuple(zip(labels, vertex.shape, strict=True)))
-    made = record.add(op, [(vertex.name, labels)])
+    made = draft.add(op, [(vertex.name, labels)])
     return replace(array, vertex=made.vertex, dims=tuple(dims))
 
 
-def in_order(record: Record, array: View) -> View:
-    """The same without repetition: at least one axis a dimension, in the order they are shown."""
-    dims = tuple(dim or (Factor(1),) for dim in array.dims)
+def in_order(draft: Draft, array: View) -> View:
+    """The array without repetition: at least one axis per dimension, in the order shown."""
+    dims = tuple(dim or (DimFactor(1),) for dim in array.dims)
     flat = [factor for dim in dims for factor in dim]
     if array.number is not None:
-        made = record.fill([f.size for f in flat], typed_number(array.number, array.dtype))
-    elif [f.axis for f in flat] == [*_all(record.graph[array.vertex].shape)]:
+        made = draft.fill([f.size for f in flat], typed_number(array.number, array.dtype))
+    elif [f.axis for f in flat] == [*_all(draft.graph[array.vertex].shape)]:
         return replace(array, dims=dims)
     else:
         output = tuple(f"o{k}" for k in _all(flat))
         of = {f.axis: label for f, label in zip(flat, output, strict=True) if f.axis is not None}
         labels = tuple(of[axis] for axis in range(len(of)))
         sizes = {label: f.size for f, label in zip(flat, output, strict=True)}
-        made = record.einsum(output, [(array.vertex, labels)], Arg(0), None, sizes)
+        made = draft.einsum(output, [(array.vertex, labels)], Arg(0), None, sizes)
     axes = iter(_all(flat))
-    dims = tuple(tuple(Factor(f.size, next(axes)) for f in dim) for dim in dims)
+    dims = tuple(tuple(DimFactor(f.size, next(axes)) for f in dim) for dim in dims)
     return replace(array, vertex=made.vertex, dims=dims, number=None)
 
 
-def settled(record: Record, array: View) -> View:
-    """The same as a vertex of its own shape: every dimension is one axis, in order."""
-    return in_order(record, merged(record, array, _all(array.dims)))
+def settled(draft: Draft, array: View) -> View:
+    """The array as a vertex of its own shape: every dimension is one axis, in order."""
+    return in_order(draft, merged(draft, array, _all(array.dims)))
 
 
-def reshaped(record: Record, array: View, shape: Sequence[int]) -> View:
+def reshaped(draft: Draft, array: View, shape: Sequence[int]) -> View:
     """The same elements, in the same order, in another shape."""
     if prod(array.shape) != prod(shape):
         raise GraphError(f"an array of shape {array.shape} does not reshape to {tuple(shape)}")
     if not prod(shape):
-        nothing = tuple((Factor(size),) for size in shape)
+        nothing = tuple((DimFactor(size),) for size in shape)
         return View("", nothing, array.dtype, 0)
     flat = tuple(f for dim in array.dims for f in dim)
     long = tuple(f for f in flat if f.size != 1)
     ones = tuple(f for f in flat if f.size == 1 and f.axis is not None)
     one = replace(array, dims=(long, ones))
     wanted = [size for size in shape if size != 1]
-    sizes = common_factors([long, tuple(map(Factor, wanted))])
-    one = split(record, one, 0, wanted if sizes is None else sizes)
-    return _regrouped(record, one, shape)
+    sizes = common_factors([long, tuple(map(DimFactor, wanted))])
+    one = split(draft, one, 0, wanted if sizes is None else sizes)
+    return _regrouped(draft, one, shape)
 
 
-def _regrouped(record: Record, one: View, shape: Sequence[int]) -> View:
-    """Dimensions of a shape from factors that fit it, and axes of size 1, kept or dropped."""
+def _regrouped(draft: Draft, one: View, shape: Sequence[int]) -> View:
+    """The dimensions of a shape, from factors that fit it; axes of size 1 are used or dropped."""
     factors, ones = list(one.dims[0]), list(one.dims[1])
     dims: list[Dim] = []
     for size in shape:
-        own: list[Factor] = []
+        own: list[DimFactor] = []
         while prod(f.size for f in own) < size:
             own.append(factors.pop(0))
         dims.append(tuple(own or ones[:1]))
         ones = ones if own else ones[1:]
     array = replace(one, dims=(*dims, tuple(ones)))
     while array.dims[-1]:
-        array = _at_first(record, array, array.dims[-1][0].axis or 0)
+        array = _at_first(draft, array, array.dims[-1][0].axis or 0)
     return replace(array, dims=array.dims[:-1])
+
+
+def sliced(draft: Draft, array: View, place: int, start: int, stop: int) -> View:
+    """The elements from `start` to `stop` along a dimension."""
+    dim = array.dims[place]
+    if (start, stop) == (0, size_of(dim)):
+        return array
+    if not has_axis(dim):
+        return with_dim(array, place, (DimFactor(stop - start),))
+    if as_formula(draft, array) is not None:
+        shape = [*array.shape]
+        shape[place] = stop - start
+        by: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
+        made = reindexed(draft, array, shape, by | {place: call("add", Arg(place), start)})
+        if made is not None:
+            return made
+    if (start % (inner := size_of(dim) // dim[0].size), stop % inner) != (0, 0):
+        array, inner = merged(draft, array, [place]), 1
+    dim, low, high = array.dims[place], start // inner, stop // inner
+    axis = dim[0].axis
+    part = with_dim(array, place, (DimFactor(high - low, axis), *dim[1:]))
+    if axis is None:
+        return part
+    vertex = draft.graph[array.vertex]
+    labels = tuple(f"l{k}" for k in range(len(vertex.shape)))
+    ranges = tuple((low, high) if k == axis else None for k in range(len(labels)))
+    # A part of a dimension is a dimension of its own.
+    own = [None if k == axis else label for k, label in enumerate(labels)]
+    made = draft.add(Slice(labels, ranges), [(vertex.name, own)])
+    return replace(part, vertex=made.vertex)
+
+
+def concatenated(draft: Draft, arrays: Sequence[View], place: int) -> View:
+    """Arrays one after another along a dimension."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if (made := joined_ends(draft, arrays, place)) is not None:
+        return made
+    has = [any(has_axis(array.dims[k]) for array in arrays) for k in range(len(arrays[0].dims))]
+    alike = [k for k, own in enumerate(has) if not own and k != place]  # all only repeat them
+    if alike:
+        return _around(draft, arrays, place, alike)
+    order = _order(arrays[0])
+    arrays = [settled(draft, transposed(array, order)) for array in arrays]
+    place = order.index(place)
+    labels = tuple(f"l{k}" for k in range(len(order)))
+    own = [None if k == place else label for k, label in enumerate(labels)]
+    made = draft.add(Concat(labels, labels[place]), [(array.vertex, own) for array in arrays])
+    return transposed(made, [order.index(k) for k in range(len(order))])
+
+
+def _around(draft: Draft, arrays: Sequence[View], place: int, alike: Sequence[int]) -> View:
+    """Arrays joined end to end without the dimensions along which all only repeat."""
+    kept = [k for k in range(len(arrays[0].dims)) if k not in alike]
+    less = [replace(a, dims=tuple(a.dims[k] for k in kept)) for a in arrays]
+    made = concatenated(draft, less, kept.index(place))
+    rest = dict(zip(kept, made.dims, strict=True))
+    dims = tuple(rest.get(k, dim) for k, dim in enumerate(arrays[0].dims))
+    return replace(made, dims=dims)
+
+
+def _order(array: View) -> list[int]:
+    """The dimensions in the order in which they lie in memory."""
+    axes = [next((f.axis for f in dim if f.axis is not None), None) for dim in array.dims]
+    ranks = {k: axis for k, axis in enumerate(axes) if axis is not None}
+    places = sorted(ranks)
+    by_axis = iter(sorted(places, key=ranks.__getitem__))
+    return [next(by_axis) if k in ranks else k for k in range(len(axes))]
+
+
+def gathered(
+    draft: Draft, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
+) -> View:
+    """What lies at given indices along a dimension of a table.
+
+    The dimensions of the index take the place of the one that is looked up. `shared` are pairs of
+    a dimension of the table and one of the index that are the same: those are the table's.
+    """
+    made = _formula_of(draft, table, place, index, shared)
+    if made is None and not shared:
+        made = _range_of(draft, table, place, index)
+    if made is not None:
+        return made
+    table, index = settled(draft, table), settled(draft, index)
+    rows = [f"t{k}" for k in range(len(table.dims))]
+    own = [f"i{k}" for k in range(len(index.dims))]
+    for of_table, of_index in shared:
+        own[of_index] = rows[of_table]
+    kept = tuple(label for k, label in enumerate(rows) if k != place)
+    new = [label for label in own if label not in kept]
+    output = (*rows[:place], *new, *rows[place + 1 :])
+    own_rows = [None if k == place else label for k, label in enumerate(rows)]
+    op = Gather(kept, place, tuple(own), output)
+    return draft.add(op, [(table.vertex, own_rows), (index.vertex, own)])
+
+
+def _formula_of(
+    draft: Draft, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
+) -> View | None:
+    """The lookup as a formula, where both the table and the indices are formulas."""
+    at = as_formula(draft, index)
+    if at is None or as_formula(draft, table) is None:
+        return None
+    of_table = {mine: theirs for theirs, mine in shared}
+    new = [k for k in range(len(index.dims)) if k not in of_table]
+    after = len(new) - 1
+    where = {k: k if k < place else k + after for k in range(len(table.dims)) if k != place}
+    own: dict[int, Expr] = {k: Arg(place + n) for n, k in enumerate(new)}
+    own |= {mine: Arg(where[theirs]) for mine, theirs in of_table.items()}
+    shape = [*table.shape[:place], *(index.shape[k] for k in new), *table.shape[place + 1 :]]
+    by: dict[int, Expr] = {k: Arg(to) for k, to in where.items()}
+    return reindexed(draft, table, shape, by | {place: replace_args(at, own)})
+
+
+def _range_of(draft: Draft, table: View, place: int, index: View) -> View | None:
+    """A lookup at one index, or at a range of them, as a slice of the table."""
+    at = as_formula(draft, index)
+    if at is None or not all(index.shape):
+        return None
+    dims: list[Dim] = [(DimFactor(n),) if n != 1 else () for n in index.shape]
+    if index.number is not None:
+        row = int(index.number.real)
+        part = without_axis(draft, sliced(draft, table, place, row, row + 1), place)
+        return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
+    start = _range_start(at)
+    axis = [k for k, dim in enumerate(index.dims) if has_axis(dim)]
+    if start is None or len(axis) != 1 or used_args(at) != (axis[0],):
+        return None
+    stop = start + index.shape[axis[0]]
+    if not 0 <= start < stop <= table.shape[place]:
+        return None
+    part = sliced(draft, table, place, start, stop)
+    dims[axis[0]] = part.dims[place]
+    return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
+
+
+def _range_start(at: Expr) -> int | None:
+    """Where the numbers of a formula start, if each is one more than the one before."""
+    match at:
+        case Call(op, (inner,)) if op in ("int32", "int64"):
+            return _range_start(inner)
+        case Arg():
+            return 0
+        case Call("add", (Arg(), Const(int() as start))):
+            return start
+        case _:
+            return None
+
+
+def added_at(draft: Draft, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
+    """Rows summed into an array of zeros, at given indices along a new first dimension of `size`.
+
+    Rows have the dimensions of the index first. The result has those of them in `kept`, and the
+    dimensions that come after them.
+    """
+    rows, index = settled(draft, rows), settled(draft, index)
+    labels = tuple(f"t{k}" for k in range(len(rows.dims)))
+    own = labels[: len(index.dims)]
+    table = tuple(label for k, label in enumerate(labels) if k >= len(own) or k in kept)
+    op = ScatterAdd(labels, own, table, 0, "r")
+    return draft.add(op, [(rows.vertex, labels), (index.vertex, own)], {"r": size})

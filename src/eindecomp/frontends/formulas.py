@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from eindecomp.errors import ExpressionError
-from eindecomp.frontends.record import Dim, Factor, Record, View, size_of
+from eindecomp.frontends.draft import Dim, DimFactor, Draft, View, size_of
 from eindecomp.graph.evaluate import compute
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import INT64, Array, DType, Kind, concrete, kind
 from eindecomp.lang.monoid import BUILTIN
-from eindecomp.lang.scalar import Arg, Const, Expr, Number, call, replace_args, used_args
+from eindecomp.lang.scalar import Arg, Const, Expr, Number, call, chain, replace_args, used_args
 from eindecomp.lang.scalar import size_of as nodes_of
 from eindecomp.lang.scalar_types import kind_of_number, result_type
 from eindecomp.lang.simplify import simplify
@@ -31,7 +31,7 @@ MOST_LISTED = 256
 
 
 def formula(
-    record: Record, shape: Sequence[int], value: Expr, classes: Sequence[int | None] = ()
+    draft: Draft, shape: Sequence[int], value: Expr, classes: Sequence[int | None] = ()
 ) -> View:
     """An array from a formula of its indices, repeated along those that do not matter.
 
@@ -54,13 +54,15 @@ def formula(
         plainer = replace_args(plainer, {k: Arg(n) for n, k in enumerate(kept)})
     value = value if plainer is None else plainer
     axes = {k: n for n, k in enumerate(used)}
-    dims = tuple(() if size == 1 else (Factor(size, axes.get(k)),) for k, size in enumerate(shape))
+    dims = tuple(
+        () if size == 1 else (DimFactor(size, axes.get(k)),) for k, size in enumerate(shape)
+    )
     if not used:
         return View("", dims, dtype, evaluated((), value, dtype).item())
-    made = record.fill(sizes, value)
-    for k, own in zip(used, record.dims(made.vertex), strict=True):
+    made = draft.fill(sizes, value)
+    for k, own in zip(used, draft.dims(made.vertex), strict=True):
         if k < len(classes) and (known := classes[k]) is not None:
-            record.names.same(own, known)
+            draft.names.same(own, known)
     return View(made.vertex, dims, dtype)
 
 
@@ -85,37 +87,38 @@ def recognized(array: Array) -> Expr | None:
         return typed_number(origin.item(), dtype)
     if kind(dtype) is not Kind.INT:
         return None
-    value: Expr | None = None
-    predicted: Array = np.asarray(int(origin))
-    for axis, size in enumerate(array.shape):
-        at = tuple(min(1, size - 1) if k == axis else 0 for k in range(array.ndim))
-        step = int(array[at]) - int(origin)
-        along = [size if k == axis else 1 for k in range(array.ndim)]
-        places = np.reshape(np.arange(size, dtype=np.int64), along)
-        predicted = np.add(predicted, np.multiply(places, step))
-        if step:
-            term: Expr = Arg(axis) if step == 1 else call("mul", Arg(axis), step)
-            value = term if value is None else call("add", value, term)
-    if value is None or not np.array_equal(predicted, array):
+    start = int(origin)
+    steps = [
+        int(np.take(array, min(1, size - 1), axis).flat[0]) - start
+        for axis, size in enumerate(array.shape)
+    ]
+    places = np.ogrid[tuple(slice(size) for size in array.shape)]
+    if not np.array_equal(sum(map(np.multiply, steps, places), start), array):
         return None
-    value = call("add", value, int(origin)) if origin else value
+    terms = [
+        call("mul", Arg(axis), step) if step != 1 else Arg(axis)
+        for axis, step in enumerate(steps)
+        if step
+    ]
+    value = chain("add", terms)
+    value = call("add", value, start) if start else value
     return value if dtype == INT64 else call(dtype.name, value)
 
 
-def constant(record: Record, array: Array) -> View | None:
+def constant(draft: Draft, array: Array) -> View | None:
     """An array of known values as a formula, if there is one that is not too long.
 
-    >>> from eindecomp.frontends.record import Record
-    >>> record = Record()
-    >>> made = constant(record, np.array([[0.5, 0.25, 2.0]], "float32"))
-    >>> print(record.graph[made.vertex].op.value)
+    >>> from eindecomp.frontends.draft import Draft
+    >>> draft = Draft()
+    >>> made = constant(draft, np.array([[0.5, 0.25, 2.0]], "float32"))
+    >>> print(draft.graph[made.vertex].op.value)
     float32(where(x < 1, 0.5, where(x < 2, 0.25, 2.0)))
     """
     value = recognized(array) if array.size else None
     if value is None and max(array.shape, default=0) == array.size <= MOST_LISTED:
         along = array.shape.index(array.size)
         value = call(array.dtype.name, _listed(array.reshape(-1).tolist(), along, 0))
-    return None if value is None else formula(record, array.shape, value)
+    return None if value is None else formula(draft, array.shape, value)
 
 
 def _listed(values: list[Any], along: int, start: int) -> Expr:
@@ -127,11 +130,11 @@ def _listed(values: list[Any], along: int, start: int) -> Expr:
     return call("where", call("lt", Arg(along), start + half), low, high)
 
 
-def as_formula(record: Record, array: View) -> Expr | None:
+def as_formula(draft: Draft, array: View) -> Expr | None:
     """The elements of an array as a formula of the indices of its dimensions, if they are one."""
     if array.number is not None:
         return typed_number(array.number, array.dtype)
-    vertex = record.graph[array.vertex]
+    vertex = draft.graph[array.vertex]
     if not isinstance(vertex.op, Fill) or 0 in array.shape:  # an empty one has no elements
         return None
     indices: dict[int, Expr] = {}
@@ -143,40 +146,40 @@ def as_formula(record: Record, array: View) -> Expr | None:
                 index: Expr = Arg(k) if inner == 1 else call("floordiv", Arg(k), inner)
                 indices[factor.axis] = call("mod", index, factor.size) if n else index
     value = replace_args(vertex.op.value, indices)
-    found = result_type(vertex.op.value, [INT64] * len(vertex.shape), {})
-    return value if concrete(found) == array.dtype else call(array.dtype.name, value)
+    own_type = result_type(vertex.op.value, [INT64] * len(vertex.shape), {})
+    return value if concrete(own_type) == array.dtype else call(array.dtype.name, value)
 
 
-def classes_of(record: Record, array: View) -> list[int | None]:
+def classes_of(draft: Draft, array: View) -> list[int | None]:
     """The class of every dimension that is one axis."""
     if array.number is not None:
         return [None] * len(array.dims)
-    own = record.dims(array.vertex)
+    own = draft.dims(array.vertex)
     axes = [dim[0].axis if len(dim) == 1 else None for dim in array.dims]
     return [None if axis is None else own[axis] for axis in axes]
 
 
 def reindexed(
-    record: Record, array: View, shape: Sequence[int], by: Mapping[int, Expr]
+    draft: Draft, array: View, shape: Sequence[int], by: Mapping[int, Expr]
 ) -> View | None:
     """A formula read at other indices: `by` gives those of its dimensions in terms of `shape`'s."""
-    value = as_formula(record, array)
+    value = as_formula(draft, array)
     if value is None:
         return None
-    old = classes_of(record, array)
+    old = classes_of(draft, array)
     same = {index.index: old[k] for k, index in by.items() if isinstance(index, Arg)}
     classes = [same.get(k) for k in range(len(shape))]
     try:
-        return formula(record, shape, replace_args(value, by), classes)
+        return formula(draft, shape, replace_args(value, by), classes)
     except ExpressionError:
         return None  # too long for one formula
 
 
-def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | None:
+def joined_ends(draft: Draft, arrays: Sequence[View], place: int) -> View | None:
     """Formulas one after another along a dimension."""
-    found = [as_formula(record, array) for array in arrays]
-    values = [value for value in found if value is not None]
-    if len(values) < len(found):
+    formulas = [as_formula(draft, array) for array in arrays]
+    values = [value for value in formulas if value is not None]
+    if len(values) < len(formulas):
         return None
     shape = [*arrays[0].shape]
     shape[place] = sum(array.shape[place] for array in arrays)
@@ -185,7 +188,7 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
     every: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
     if len({*arrays}) == 1:  # the same again and again
         again = call("mod", Arg(place), arrays[0].shape[place])
-        return reindexed(record, arrays[0], shape, every | {place: again})
+        return reindexed(draft, arrays[0], shape, every | {place: again})
     try:
         for array, own in zip(reversed(arrays), reversed(values), strict=True):
             end -= array.shape[place]
@@ -195,15 +198,15 @@ def joined_ends(record: Record, arrays: Sequence[View], place: int) -> View | No
             else:
                 inside = call("lt", Arg(place), end + array.shape[place])
                 value = call("where", inside, moved, value)
-        classes = classes_of(record, arrays[-1])
+        classes = classes_of(draft, arrays[-1])
         classes[place] = None  # longer than that of any part
-        return formula(record, shape, value or Const(0), classes)
+        return formula(draft, shape, value or Const(0), classes)
     except ExpressionError:
         return None
 
 
 def rewired(array: View, made: View, place: Mapping[int, Dim]) -> View:
-    """A view of another vertex, `place` saying of which factors each old axis is made there."""
+    """The view of another vertex; `place` has the factors that each old axis becomes there."""
     dims = tuple(
         tuple(g for f in dim for g in ((f,) if f.axis is None else place[f.axis]))
         for dim in array.dims
@@ -212,7 +215,7 @@ def rewired(array: View, made: View, place: Mapping[int, Dim]) -> View:
 
 
 def cast_number(value: Number, dtype: DType) -> Number:
-    """A number as a type of a kind holds it: an int for integers, and so on."""
+    """A number as types of this kind hold it: an int for integers, and so on."""
     match kind(dtype):
         case Kind.BOOL:
             return bool(value)
@@ -225,7 +228,7 @@ def cast_number(value: Number, dtype: DType) -> Number:
 
 
 def typed_number(value: Number, dtype: DType) -> Expr:
-    """A number in an expression, of just this type."""
+    """A number in an expression, of exactly this type."""
     number = Const(cast_number(value, dtype))
     own = concrete(kind_of_number(number.value))
     return number if own == dtype else call(dtype.name, number)

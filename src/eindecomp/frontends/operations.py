@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
-from eindecomp.frontends.join import Read
-from eindecomp.frontends.record import View
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.trace import Trace
 from eindecomp.graph.text.macros import prelude_monoids
 from eindecomp.lang.dtypes import BOOL
@@ -70,7 +70,7 @@ ROUND_EVEN = f"where(abs(x) < {_WHOLE}, where({_UP}, x // 1 + 1, x // 1), x)"
 REST = "where(x < 0, -(abs(x) % abs(y)), abs(x) % abs(y))"
 """The remainder of fractions with the sign of the dividend."""
 COMPLEX = "x + y * complex(0.0, 1.0)"
-"""A number of its real and its imaginary part."""
+"""A complex number, from its real and its imaginary part."""
 
 
 # Shapes
@@ -85,7 +85,7 @@ def placed(trace: Trace, x: View, places: Sequence[int], shape: Sequence[int]) -
 
 
 def stacked(trace: Trace, arrays: Sequence[View], place: int) -> View:
-    """Arrays one beside another along a new dimension."""
+    """Arrays side by side along a new dimension."""
     return trace.concat([trace.unsqueeze(array, place) for array in arrays], place)
 
 
@@ -124,8 +124,17 @@ def padded(
     return trace.concat([*before, x, *after], place)
 
 
+def padded_around(
+    trace: Trace, x: View, value: View, around: Sequence[tuple[int, int, int]]
+) -> View:
+    """The last dimensions padded, each by how much before, after and between its elements."""
+    for place, (low, high, between) in enumerate(around, len(x.dims) - len(around)):
+        x = padded(trace, x, value, place, int(low), int(high), int(between))
+    return x
+
+
 def replaced(trace: Trace, x: View, place: int, start: int, part: View) -> View:
-    """An array with a range of a dimension written over."""
+    """An array with a range of a dimension replaced."""
     end = start + part.shape[place]
     parts = [trace.slice(x, place, 0, start), part, trace.slice(x, place, end, x.shape[place])]
     return trace.concat([each for each in parts if each.shape[place]], place)
@@ -149,7 +158,7 @@ def strided(trace: Trace, x: View, place: int, start: int, stop: int, step: int)
 
 
 def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
-    """A dimension as two: which window, of as many as fit, and where in it."""
+    """The array with a dimension as two: which window, of as many as fit, and where in it."""
     shape = x.shape
     count = (shape[place] - spread * (size - 1) - 1) // step + 1
     if size == 1:
@@ -165,7 +174,7 @@ def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: in
 def windows(
     trace: Trace, x: View, sizes: Sequence[int], steps: Sequence[int], spreads: Sequence[int]
 ) -> tuple[View, list[int]]:
-    """Each of the last dimensions as two, which window and where in it, and the latter's places."""
+    """The last dimensions, each as two: which window, and where in it; with the places of those."""
     first = len(x.dims) - len(sizes)
     for k, (size, step, spread) in enumerate(zip(sizes, steps, spreads, strict=True)):
         x = windowed(trace, x, first + 2 * k, size, step, spread)
@@ -199,8 +208,8 @@ def convolved(
     places = [4 + 2 * k for k in range(len(window))]
     inside = [5 + 2 * k for k in range(len(window))]
     reads = [
-        Read(trace.cast(images, dtype), (b, g, c, *range(4, 4 + 2 * len(window)))),
-        Read(trace.cast(kernels, dtype), (g, f, c, *inside)),
+        Indexed(trace.cast(images, dtype), (b, g, c, *range(4, 4 + 2 * len(window)))),
+        Indexed(trace.cast(kernels, dtype), (g, f, c, *inside)),
     ]
     made = trace.einsum(reads, (b, g, f, *places), dtype=dtype)
     return trace.reshape(made, (batch, filters, *made.shape[3:]))
@@ -219,7 +228,7 @@ def running(
     join: str = "x",
     here: Sequence[View] = (),
 ) -> View:
-    """All elements up to each aggregated; `join` may also read arrays at the place of each.
+    """The aggregate of the elements up to each one; `join` may read arrays at the place of each.
 
     The running sums of one number are its multiples.
     """
@@ -230,11 +239,11 @@ def running(
     output = tuple(rank if k == axis else k for k in range(rank))
     places = trace.iota(x.shape[axis], "int64")
     reads = [
-        Read(x, tuple(range(rank))),
-        Read(trace.number(neutral(agg, x.dtype), x.dtype), ()),
-        Read(places, (axis,)),
-        Read(places, (rank,)),
-        *(Read(other, output) for other in here),
+        Indexed(x, tuple(range(rank))),
+        Indexed(trace.number(neutral(agg, x.dtype), x.dtype), ()),
+        Indexed(places, (axis,)),
+        Indexed(places, (rank,)),
+        *(Indexed(other, output) for other in here),
     ]
     counts = "z >= x3" if backwards else "z <= x3"
     return trace.einsum(reads, output, f"where({counts}, {join}, y)", agg)
@@ -249,8 +258,8 @@ def ranks(trace: Trace, keys: Sequence[View], axis: int, *, largest: bool) -> Vi
     there = tuple(rank if k == axis else k for k in range(rank))
     places = trace.iota(keys[0].shape[axis], "int64")
     # Reads: each key at another place and here, then both places.
-    reads = [Read(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
-    reads += [Read(places, (rank,)), Read(places, (axis,))]
+    reads = [Indexed(key, symbols) for key in keys for symbols in (there, tuple(range(rank)))]
+    reads += [Indexed(places, (rank,)), Indexed(places, (axis,))]
     names = [*"xyz", *(f"x{k}" for k in range(3, len(reads)))]
     comes = f"{names[-2]} < {names[-1]}"
     for k in reversed(range(len(keys))):
@@ -267,9 +276,9 @@ def at_rank(trace: Trace, x: View, rank: View, axis: int, count: int) -> View:
     dims = len(rank.dims)
     own = tuple(range(dims)) if x.dims and len(x.dims) == dims else (axis,)
     reads = [
-        Read(x, own),
-        Read(rank, tuple(range(dims))),
-        Read(trace.iota(count, "int64"), (dims,)),
+        Indexed(x, own),
+        Indexed(rank, tuple(range(dims))),
+        Indexed(trace.iota(count, "int64"), (dims,)),
     ]
     output = [dims if k == axis else k for k in range(dims)]
     if x.dtype == BOOL:
@@ -292,6 +301,6 @@ def first_largest(
     values = trace.cast(x, "int8") if x.dtype == BOOL else x
     places = trace.iota(x.shape[axis], "int64")
     output = [k for k in range(rank) if k != axis]
-    reads = [Read(values, tuple(range(rank))), Read(places, (axis,))]
+    reads = [Indexed(values, tuple(range(rank))), Indexed(places, (axis,))]
     pair = Tuple((Arg(0), Arg(1)))
     return trace.einsum(reads, output, pair, prelude_monoids()[monoid], "int64")

@@ -1,7 +1,7 @@
 """Where the tensors of a plan lie and what its vertices read and make, in the words of frameworks.
 
-What frameworks can say of a tensor is less than a cut can: each device has one block of it, no axis
-cuts two dimensions, and nobody has a window only. `widened` is the least that they can say of what
+Frameworks can say less about a tensor than a cut can: each device has one block of it, no axis cuts
+two dimensions, and no device has only a window. `widened` is the least that they can say about what
 a vertex reads. JAX says by partition specs which axes cut a dimension, DTensor by a placement for
 each dimension of the mesh, in their order, each cutting what those before have left into chunks of
 ⌈n/m⌉. Where the axes of a dimension nest in another order, an axis that comes first but lies inside
@@ -49,18 +49,18 @@ class VertexCuts:
 
 def vertex_cuts(plan: Plan) -> dict[str, VertexCuts]:
     """The cuts of every vertex that is computed, in the order of the graph."""
-    found: dict[str, VertexCuts] = {}
+    cuts: dict[str, VertexCuts] = {}
     for name, decision in plan.decisions.items():
         view = view_of(plan.graph, plan.graph[name])
         choice = decided_choices(view, plan.mesh, decision)
         summed = summed_axes(view, decision.assignment)
-        found[name] = VertexCuts(
+        cuts[name] = VertexCuts(
             tuple(None if need is None else need.cuts[0] for need in choice.reads),
             cut_of(view, view.output, decision.assignment),
             tuple(axis for axis in range(len(plan.mesh.sizes)) if summed >> axis & 1),
             decision.home,
         )
-    return found
+    return cuts
 
 
 def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
@@ -69,7 +69,7 @@ def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
     A fill lies nowhere: it is generated where it is read.
     """
     program = program_of(plan)
-    found: dict[str, tuple[Cut, ...]] = {}
+    layouts: dict[str, tuple[Cut, ...]] = {}
     for name, vertex in plan.graph.vertices.items():
         match vertex.op:
             case Fill():
@@ -81,8 +81,8 @@ def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
             case _:
                 cuts = plan.decisions[name].layouts.cuts
         # A copy may be what one reader wants of the tensor; the first layout has all of it.
-        found[name] = tuple(dict.fromkeys(widened(cut, vertex.shape) for cut in cuts))
-    return found
+        layouts[name] = tuple(dict.fromkeys(widened(cut, vertex.shape) for cut in cuts))
+    return layouts
 
 
 def said(
@@ -116,7 +116,7 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
     if is_plain(cut) and not has_window(cut, shape):
         return cut
     used: set[int] = set()
-    found: list[Span] = []
+    spans: list[Span] = []
     for span, size in zip(cut, shape, strict=True):
         kept: list[int] = []
         for axis in span.axes:
@@ -125,8 +125,8 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
             kept.append(axis)
         used |= set(span.axes)
         whole = Span((), size, 1, 0, size)
-        found.append(span._replace(axes=tuple(kept)) if kept else whole)
-    return tuple(found)
+        spans.append(span._replace(axes=tuple(kept)) if kept else whole)
+    return tuple(spans)
 
 
 def has_window(cut: Cut, shape: Sequence[int]) -> bool:
@@ -140,7 +140,7 @@ class Coarse:
 
     mesh: Mesh
     group: tuple[int, ...]
-    """Into which axis each axis of the plan's mesh went."""
+    """The axis of this mesh that each axis of the plan's went into."""
 
     def axes(self, axes: Sequence[int]) -> Axes:
         """Axes of the plan's mesh as those of this one."""
@@ -254,14 +254,14 @@ def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
     ['_StridedShard(0, split_factor=4)', 'Shard(0)']
     """
     _check_plain(cut, shape, tensor)
-    found: list[Sharded | None] = [None for _ in mesh.sizes]
+    places: list[Sharded | None] = [None for _ in mesh.sizes]
     for dim, span in enumerate(cut):
         for k, axis in enumerate(span.axes):
             outer_but_later = [a for a in span.axes[:k] if a > axis]
-            found[axis] = Sharded(dim, pieces_by(mesh, tuple(outer_but_later)))
+            places[axis] = Sharded(dim, pieces_by(mesh, tuple(outer_but_later)))
         if span.units % pieces_by(mesh, span.axes):
             _check_chunks(mesh, span, dim, tensor)
-    return tuple(found)
+    return tuple(places)
 
 
 def _check_plain(cut: Cut, shape: Sequence[int], tensor: str) -> None:

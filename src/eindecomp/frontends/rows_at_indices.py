@@ -8,21 +8,21 @@ from math import prod
 
 import numpy as np
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import evaluated, neutral
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import padded, placed, running
-from eindecomp.frontends.record import View
 from eindecomp.frontends.trace import Trace
 from eindecomp.lang.dtypes import INT64
 from eindecomp.lang.scalar import Arg, Number, replace_args, used_args
 
 
 def flat_index(trace: Trace, indices: Sequence[View], sizes: Sequence[int]) -> View:
-    """One index in the place of several, of dimensions that are merged."""
-    found = trace.cast(indices[0], "int64")
+    """One index into dimensions that are merged, in place of one for each."""
+    flat = trace.cast(indices[0], "int64")
     for index, size in zip(indices[1:], sizes[1:], strict=True):
-        found = trace.map(f"x * {size} + y", found, trace.cast(index, "int64"))
-    return found
+        flat = trace.map(f"x * {size} + y", flat, trace.cast(index, "int64"))
+    return flat
 
 
 def counts_along(trace: Trace, index: View) -> int | None:
@@ -32,8 +32,8 @@ def counts_along(trace: Trace, index: View) -> int | None:
         return None
     (along,) = used
     size = index.shape[along]
-    found = evaluated((size,), replace_args(value, {along: Arg(0)}), INT64)
-    return along if np.array_equal(found, np.arange(size)) else None
+    elements = evaluated((size,), replace_args(value, {along: Arg(0)}), INT64)
+    return along if np.array_equal(elements, np.arange(size)) else None
 
 
 def looked_up(
@@ -93,10 +93,10 @@ def aggregated_at(
     if agg == "sum":
         return trace.added_at(rows, index, size, kept)
     reads = [
-        Read(rows, tuple(range(rank))),
-        Read(index, batch),
-        Read(trace.iota(size, "int64"), (rank,)),
-        Read(trace.number(neutral(agg, rows.dtype), rows.dtype), ()),
+        Indexed(rows, tuple(range(rank))),
+        Indexed(index, batch),
+        Indexed(trace.iota(size, "int64"), (rank,)),
+        Indexed(trace.number(neutral(agg, rows.dtype), rows.dtype), ()),
     ]
     output = [rank, *kept, *range(len(batch), rank)]
     return trace.einsum(reads, output, "where(y == z, x, x3)", agg, rows.dtype)
@@ -135,29 +135,29 @@ def put_into(trace: Trace, x: View, at: RowsAt) -> View:
     places = trace.reshape(trace.iota(prod(counts), "int64"), counts)
     size = prod(x.shape[dim] for dim in at.dims)
     reads = [
-        Read(index, tuple(range(row))),
-        Read(places, tuple(gone)),
-        Read(trace.iota(size, "int64"), (row,)),
+        Indexed(index, tuple(range(row))),
+        Indexed(places, tuple(gone)),
+        Indexed(trace.iota(size, "int64"), (row,)),
     ]
     last = trace.einsum(reads, [row, *kept], "where(x == z, y, -1)", "max", "int64")
     rest = range(row, len(rows.dims))
     if rows.number is not None:
         shape = (*last.shape, *(rows.shape[k] for k in rest))
-        found = trace.number(rows.number, rows.dtype, shape)
+        new = trace.number(rows.number, rows.dtype, shape)
     else:
         flat = trace.transpose(rows, [*gone, *kept, *rest])
         flat = trace.reshape(flat, (prod(counts), *flat.shape[len(gone) :]))
         pairs = [(k + 1, k + 1) for k in range(len(kept))]
-        found = trace.take(flat, 0, trace.map("max(x, 0)", last), pairs)
+        new = trace.take(flat, 0, trace.map("max(x, 0)", last), pairs)
     for _ in rest:
         last = trace.unsqueeze(last, len(last.dims))
     written = _laid_out(trace, x, at, last, -1)
-    found = _laid_out(trace, x, at, found, 0)
-    return trace.map("where(x >= 0, y, z)", written, found, x, dtype=x.dtype)
+    new = _laid_out(trace, x, at, new, 0)
+    return trace.map("where(x >= 0, y, z)", written, new, x, dtype=x.dtype)
 
 
 def _laid_out(trace: Trace, x: View, at: RowsAt, made: View, beside: Number) -> View:
-    """What was made for rows of x in the order of its dimensions, with a number beside it."""
+    """What was made for rows of x, in the order of x's dimensions, padded with a number."""
     dims, shared = at.dims, at.shared
     of_index = sorted(shared, key=shared.__getitem__)
     order = [*dims, *of_index, *(k for k in range(len(x.dims)) if k not in {*dims, *shared})]
@@ -171,7 +171,7 @@ def _laid_out(trace: Trace, x: View, at: RowsAt, made: View, beside: Number) -> 
 
 def group_of(trace: Trace, ends: View, rows: int) -> View:
     """The group of each row: how many groups end at or before it."""
-    reads = [Read(ends, (1,)), Read(trace.iota(rows, "int64"), (0,))]
+    reads = [Indexed(ends, (1,)), Indexed(trace.iota(rows, "int64"), (0,))]
     return trace.einsum(reads, (0,), "int64(x <= y)", "sum")
 
 
@@ -186,8 +186,8 @@ def grouped_product(trace: Trace, x: View, matrices: View, group: View, dtype: o
     Every row meets every matrix, of which one product is kept: as many times the work as there are
     groups, and no row is dropped however many a group has. It can be cut by groups.
     """
-    reads = [Read(x, (0, 2)), Read(matrices, (1, 2, 3))]
+    reads = [Indexed(x, (0, 2)), Indexed(matrices, (1, 2, 3))]
     every = trace.einsum(reads, (0, 1, 3), dtype=dtype)
     groups = trace.iota(matrices.shape[0], "int64")
-    reads = [Read(every, (0, 1, 2)), Read(group, (0,)), Read(groups, (1,))]
+    reads = [Indexed(every, (0, 1, 2)), Indexed(group, (0,)), Indexed(groups, (1,))]
     return trace.einsum(reads, (0, 2), "where(y == z, x, 0)", "sum", dtype)

@@ -33,7 +33,7 @@ WEIGHT = ".weight"
 
 def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
     """The plan as Hugging Face's `tp_plan`; numbers of repeated layers are written as `*`."""
-    found: dict[str, tuple[str, str]] = {}
+    words: dict[str, tuple[str, str]] = {}
     kinds, ends = styles_of(plan, rehearse)
     for layer, kind in kinds.items():
         word = kind
@@ -42,12 +42,12 @@ def tp_plan(plan: Plan, rehearse: Rehearse | None = None) -> dict[str, str]:
         elif kind == "rowwise" and layer not in ends.reading:
             word = "rowwise_split_input"
         pattern = of_any_number(layer)
-        other, before = found.setdefault(pattern, (layer, word))
+        other, before = words.setdefault(pattern, (layer, word))
         if before != word:
             raise PlanError(
                 f"a tp_plan cuts equal layers alike, but {other} is {before} and {layer} {word}"
             )
-    return {pattern: word for pattern, (_, word) in found.items()}
+    return {pattern: word for pattern, (_, word) in words.items()}
 
 
 def styles_of(plan: Plan, rehearse: Rehearse | None = None) -> tuple[dict[str, str], Followed]:
@@ -143,17 +143,17 @@ def _kind(plan: Plan, vertex: Vertex, layer: Layer, own: Labels) -> str:
 def _leading(
     plan: Plan, labels: Labels, axes: Mapping[str, Axes], sizes: Mapping[str, int]
 ) -> Axes:
-    """The axes that cut labels which are one dimension of a layer's weight into chunks of it.
+    """The axes that cut one dimension of a layer's weight, made of these labels, into chunks.
 
     That is, an inner label is cut only where the outer ones are cut into single elements.
     """
-    found: list[int] = []
+    leading: list[int] = []
     for label in labels:
         own = axes.get(label, ())
-        found += own
+        leading += own
         if pieces_by(plan.mesh, own) != sizes[label]:
             break
-    return tuple(found)
+    return tuple(leading)
 
 
 Modules = frozenset[str]
@@ -213,10 +213,10 @@ def followed(plan: Plan, layers: Mapping[str, Layer], rehearse: Rehearse | None 
     gathering: set[str] = set()
     while True:
         try:
-            found = _walk(plan, layers, gathering)
-            needed = NOBODY if rehearse is None else rehearse(found)
+            followed_parts = _walk(plan, layers, gathering)
+            needed = NOBODY if rehearse is None else rehearse(followed_parts)
             if not needed:
-                return found
+                return followed_parts
         except _NeedsWhole as whole:
             needed = whole.by
         gathering |= {of_any_number(module) for module in needed}
@@ -270,7 +270,7 @@ def _walk(plan: Plan, layers: Mapping[str, Layer], gathering: Collection[str]) -
 def _carried(
     graph: Graph, vertex: Vertex, parts: Mapping[str, LocalPart], layer: Layer | None
 ) -> tuple[str | None, Modules]:
-    """The label of which a vertex reads parts, if any: in all operands that have it, and no other.
+    """The one label of which a vertex reads parts, if any, in all operands that have it.
 
     With it come the layers whose results those are.
     """

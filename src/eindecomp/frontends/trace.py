@@ -1,31 +1,30 @@
 """`Trace`: a graph made from operations on arrays without labels, as frameworks record them.
 
 An importer calls a method for every operation that it finds. Arrays are views of vertices
-(`record.py`); an operation aligns them dimension by dimension, and only where dimensions are cut
+(`draft.py`); an operation aligns them dimension by dimension, and only where dimensions are cut
 differently is a vertex reshaped (`join.py`, `arrange.py`). Labels get their names in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends import arrange, element_moves
+from eindecomp.frontends import arrange
+from eindecomp.frontends.draft import Dim, DimFactor, Draft, View, distinct, size_of, transposed
 from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
 from eindecomp.frontends.input_names import free_name
-from eindecomp.frontends.join import Read, joined, joined_type
-from eindecomp.frontends.record import Dim, Factor, Record, View, distinct, size_of, transposed
+from eindecomp.frontends.join import Indexed, joined, joined_type
 from eindecomp.graph.checks import join_of
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Gather, Input, Reshape, ScatterAdd, relabel
+from eindecomp.graph.ops import Input, Reshape, relabel
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Arg, Expr, Number, call
 
@@ -41,13 +40,13 @@ class Trace:
     """
 
     def __init__(self) -> None:
-        self._record = Record()
+        self._draft = Draft()
         self.final_names: Mapping[str, str] = {}
         """What the vertices of views are called in the graph, once that is finished."""
 
     def begin(self, stem: str) -> None:
         """Call the vertices that come next by this name, with numbers."""
-        self._record.stem = stem
+        self._draft.stem = stem
 
     def vote(
         self, array: View, names: Sequence[str | tuple[str, ...] | None], strength: int = 2
@@ -58,77 +57,77 @@ class Trace:
         """
         if array.number is not None:
             return
-        classes = self._record.dims(array.vertex)
+        classes = self._draft.dims(array.vertex)
         for dim, given in zip(array.dims, names, strict=True):
             own = given if isinstance(given, tuple) else (given,)
             for factor, name in zip(dim, own, strict=False):
                 if name is not None and len(dim) <= len(own) and factor.axis is not None:
-                    self._record.names.vote(classes[factor.axis], name, strength)
+                    self._draft.names.vote(classes[factor.axis], name, strength)
 
     @property
     def count(self) -> int:
         """How many vertices there are so far."""
-        return len(self._record.graph)
+        return len(self._draft.graph)
 
     def since(self, count: int) -> tuple[str, ...]:
-        """The vertices that were added after so many, under their names of now."""
-        return tuple(islice(self._record.graph, count, None))
+        """The vertices added after the first `count`, under their present names."""
+        return tuple(islice(self._draft.graph, count, None))
 
     def finish(self, outputs: Mapping[str, View], keep: Collection[str] = ()) -> Graph:
         """The graph that computes these outputs, with the inputs in `keep` even if unused."""
-        record = self._record
+        draft = self._draft
         renamed: dict[str, str] = {}
         for name, array in outputs.items():
-            renamed[_vertex_of(record, array, renamed)] = name
-        names = {name: free_name(name, outputs) for name in record.graph if name not in renamed}
+            renamed[_vertex_of(draft, array, renamed)] = name
+        names = {name: free_name(name, outputs) for name in draft.graph if name not in renamed}
         self.final_names = names | renamed
-        _name_attention(record)
-        labels = record.names.chosen()
+        _name_attention(draft)
+        labels = draft.names.chosen()
         used = {*renamed, *keep}
-        for vertex in reversed([*record.graph.vertices.values()]):
+        for vertex in reversed([*draft.graph.vertices.values()]):
             if vertex.name in used:
                 used.update(vertex.inputs)
         vertices = [
-            _readable(record, vertex, labels, self.final_names)
-            for vertex in record.graph.vertices.values()
+            _readable(draft, vertex, labels, self.final_names)
+            for vertex in draft.graph.vertices.values()
             if vertex.name in used
         ]
-        return Graph.of(vertices, outputs, record.graph.scalars)
+        return Graph.of(vertices, outputs, draft.graph.scalars)
 
     # Arrays from nothing
 
     def input(self, name: str, shape: Sequence[int], dtype: object) -> View:
         """An array that the user gives."""
         sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
-        return self._record.noted(self._record.graph.input(name, sizes, dtype), [], sizes)
+        return self._draft.noted(self._draft.graph.input(name, sizes, dtype), [], sizes)
 
     def number(self, value: Number, dtype: object, shape: Sequence[int] = ()) -> View:
-        """One number, as often as a shape has elements."""
-        dims = tuple((Factor(size),) if size != 1 else () for size in shape)
+        """One number, repeated to a shape."""
+        dims = tuple((DimFactor(size),) if size != 1 else () for size in shape)
         to = dtypes.dtype(dtype)
         return View("", dims, to, cast_number(value, to))
 
     def constant(self, values: object) -> View | None:
         """An array of known values as a formula of its indices, if a short one is found."""
-        return constant(self._record, np.asarray(values))
+        return constant(self._draft, np.asarray(values))
 
     def formula(self, array: View) -> Expr | None:
         """The elements of an array as a formula of its indices, if they depend on nothing else."""
-        return as_formula(self._record, array)
+        return as_formula(self._draft, array)
 
     def iota(self, size: int, dtype: object, start: Number = 0, step: Number = 1) -> View:
         """The numbers from `start` on in steps, as many as `size`."""
         value: Expr = Arg(0)
         value = value if step == 1 else call("mul", value, step)
         value = value if start == 0 else call("add", value, start)
-        return self.cast(formula(self._record, (size,), value), dtype)
+        return self.cast(formula(self._draft, (size,), value), dtype)
 
     # Element by element, and aggregations
 
     def map(self, join: str | Expr, *arrays: View, dtype: object = None) -> View:
         """A function of elements; arrays broadcast as in NumPy, the result is cast to `dtype`."""
         rank = max((len(array.dims) for array in arrays), default=0)
-        reads = [Read(array, tuple(range(rank - len(array.dims), rank))) for array in arrays]
+        reads = [Indexed(array, tuple(range(rank - len(array.dims), rank))) for array in arrays]
         return self.einsum(reads, range(rank), join, None, dtype)
 
     def reduce(
@@ -145,14 +144,14 @@ class Trace:
         rank = len(array.dims)
         gone = {axis % rank for axis in axes}
         kept = [axis for axis in range(rank) if axis not in gone]
-        made = self.einsum([Read(array, tuple(range(rank)))], kept, join, agg, dtype)
+        made = self.einsum([Indexed(array, tuple(range(rank)))], kept, join, agg, dtype)
         for axis in sorted(gone) if keep else ():
             made = self.unsqueeze(made, axis)
         return made
 
     def einsum(
         self,
-        reads: Sequence[Read],
+        reads: Sequence[Indexed],
         output: Sequence[int],
         join: str | Expr | None = None,
         agg: str | Monoid | None = "sum",
@@ -163,7 +162,7 @@ class Trace:
         if dtype is not None and agg is None:
             to = dtypes.dtype(dtype)
             expr = expr if joined_type(reads, expr) == to else call(to.name, expr)
-        made = joined(self._record, reads, output, expr, agg)
+        made = joined(self._draft, reads, output, expr, agg)
         return made if dtype is None else self.cast(made, dtype)
 
     def cast(self, array: View, dtype: object) -> View:
@@ -178,120 +177,106 @@ class Trace:
     # The same elements otherwise
 
     def transpose(self, array: View, order: Sequence[int]) -> View:
-        """Its dimensions in another order."""
+        """The array with its dimensions in another order."""
         return transposed(array, order)
 
     def unsqueeze(self, array: View, place: int) -> View:
-        """A dimension of size 1 more."""
+        """The array with one more dimension, of size 1."""
         return replace(array, dims=(*array.dims[:place], (), *array.dims[place:]))
 
     def squeeze(self, array: View, places: Sequence[int]) -> View:
-        """Without dimensions of size 1."""
+        """The array without these dimensions of size 1."""
         for place in sorted(places, reverse=True):
-            array = arrange.without_axis(self._record, array, place)
+            array = arrange.without_axis(self._draft, array, place)
             array = replace(array, dims=(*array.dims[:place], *array.dims[place + 1 :]))
         return array
 
     def expand(self, array: View, shape: Sequence[int]) -> View:
-        """Dimensions of size 1, and new ones in front, repeated up to a shape."""
+        """The array repeated up to a shape, along dimensions of size 1 and new ones in front."""
         lacking = len(shape) - len(array.dims)
         for own, size in enumerate(shape, -lacking):
             if own >= 0 and size != 1 and size_of(array.dims[own]) == 1:
-                array = arrange.without_axis(self._record, array, own)
+                array = arrange.without_axis(self._draft, array, own)
         dims: list[Dim] = []
         for dim, size in zip(((),) * lacking + array.dims, shape, strict=True):
             if size_of(dim) not in (1, size):
                 raise GraphError(
                     f"an array of shape {array.shape} does not expand to {tuple(shape)}"
                 )
-            dims.append(dim if size_of(dim) == size else (Factor(size),))
+            dims.append(dim if size_of(dim) == size else (DimFactor(size),))
         return replace(array, dims=tuple(dims))
 
     def reshape(self, array: View, shape: Sequence[int]) -> View:
         """The same elements in the same order in another shape."""
-        return arrange.reshaped(self._record, array, shape)
+        return arrange.reshaped(self._draft, array, shape)
 
     # Elements moved
 
     def slice(self, array: View, place: int, start: int, stop: int, step: int = 1) -> View:
         """The elements from `start` to `stop` along a dimension; a step may be negative."""
         if step == 1:
-            return element_moves.sliced(self._record, array, place, start, stop)
+            return arrange.sliced(self._draft, array, place, start, stop)
         count = len(range(start, stop, step))
         return self.take(array, place, self.iota(count, "int64", start, step))
 
     def index(self, array: View, place: int, index: int) -> View:
-        """What lies at one index along a dimension, which goes."""
-        part = element_moves.sliced(self._record, array, place, index, index + 1)
+        """The elements at one index along a dimension, which goes."""
+        part = arrange.sliced(self._draft, array, place, index, index + 1)
         return self.squeeze(part, [place])
 
     def concat(self, arrays: Sequence[View], place: int) -> View:
         """Arrays one after another along a dimension."""
-        return element_moves.concatenated(self._record, arrays, place)
+        return arrange.concatenated(self._draft, arrays, place)
 
     def take(
         self, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
     ) -> View:
-        """What lies at indices along a dimension, which those of the index replace.
+        """The elements at indices along a dimension, which those of the index replace.
 
         `shared` are pairs of a dimension of the table and one of the index that are the same.
         """
-        return element_moves.gathered(self._record, table, place, index, shared)
+        return arrange.gathered(self._draft, table, place, index, shared)
 
     def added_at(self, rows: View, index: View, size: int, kept: Sequence[int]) -> View:
         """Rows summed into zeros at indices along a new first dimension of `size`.
 
         Rows have the dimensions of the index first; those in `kept` stay.
         """
-        return element_moves.added_at(self._record, rows, index, size, kept)
+        return arrange.added_at(self._draft, rows, index, size, kept)
 
 
-def _vertex_of(record: Record, array: View, taken: Collection[str]) -> str:
+def _vertex_of(draft: Draft, array: View, taken: Collection[str]) -> str:
     """A vertex of an output's shape that is not an input, nor another output."""
-    array = arrange.settled(record, array)
-    vertex = record.graph[array.vertex]
+    array = arrange.settled(draft, array)
+    vertex = draft.graph[array.vertex]
     if array.vertex not in taken and not isinstance(vertex.op, Input):
         return array.vertex
     own = tuple(f"o{k}" for k in range(len(vertex.shape)))
-    return record.einsum(own, [(vertex.name, own)], Arg(0), None).vertex
+    return draft.einsum(own, [(vertex.name, own)], Arg(0), None).vertex
 
 
-def _readable(
-    record: Record, vertex: Vertex, labels: list[str], names: Mapping[str, str]
-) -> Vertex:
+def _readable(draft: Draft, vertex: Vertex, labels: list[str], names: Mapping[str, str]) -> Vertex:
     """A vertex under its final name, labels and inputs."""
-    local = record.local[vertex.name]
-    own = [*dict.fromkeys(_labels_of(vertex))]
+    local = draft.local[vertex.name]
+    if isinstance(vertex.op, Reshape):  # whose output's labels are made of these
+        own = [label for label, _ in vertex.op.sizes]
+    else:
+        own = [*dict.fromkeys((*vertex.op.output, *local))]
     chosen = distinct(labels[local[label]] for label in own)
     op = relabel(vertex.op, dict(zip(own, chosen, strict=True)).__getitem__)
     inputs = tuple(names[name] for name in vertex.inputs)
     return replace(vertex, name=names[vertex.name], op=op, inputs=inputs)
 
 
-def _labels_of(vertex: Vertex) -> Iterator[str]:
-    """The labels that an operation itself names, the output's first."""
-    match vertex.op:
-        case EinSum():
-            yield from vertex.op.labels
-        case Gather(table, _, index, output):
-            yield from (*output, *table, *index)
-        case ScatterAdd(source, index):
-            yield from (*vertex.op.output, *source, *index)
-        case Reshape(before):
-            yield from (label for group in before for label in group)
-        case _:
-            yield from vertex.op.output
-
-
-def _name_attention(record: Record) -> None:
+def _name_attention(draft: Draft) -> None:
     """Suggest names for the dimensions of every attention of a graph."""
-    for found in find_attention(record.graph):
-        part = found.parts[0]
-        names = dict.fromkeys(found.queries, ("s", 2)) | {part.key: ("t", 2)}
-        names |= dict.fromkeys((*found.inner, *found.values), ("d", 2))
-        names |= dict.fromkeys(found.batch, ("h", 1)) | dict.fromkeys(found.groups, ("g", 1))
-        for read in (found.q, part.k, part.v):
-            classes = dict(zip(read.labels, record.dims(read.name), strict=True))
+    for pattern in find_attention(draft.graph):
+        part = pattern.parts[0]
+        names = dict.fromkeys(pattern.queries, ("s", 2)) | {part.key: ("t", 2)}
+        names |= dict.fromkeys((*pattern.inner, *pattern.values), ("d", 2))
+        names |= dict.fromkeys(pattern.batch, ("h", 1)) | dict.fromkeys(pattern.groups, ("g", 1))
+        for read in (pattern.q, part.k, part.v):
+            classes = dict(zip(read.labels, draft.dims(read.name), strict=True))
             for label, (name, strength) in names.items():
                 if label in classes:
-                    record.names.vote(classes[label], name, strength)
+                    draft.names.vote(classes[label], name, strength)

@@ -15,6 +15,7 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
 from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers them
     contractions,  # pyright: ignore[reportUnusedImport]
@@ -24,7 +25,6 @@ from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers
     shapes,  # pyright: ignore[reportUnusedImport]
 )
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
-from eindecomp.frontends.record import View
 from eindecomp.frontends.trace import Trace
 from eindecomp.graph.graph import Graph
 from eindecomp.lang.names import KEYWORDS
@@ -96,7 +96,7 @@ class ReadFunction:
     outputs: tuple[str, ...]
     constants: Mapping[str, Any]
     equations: Mapping[Way, EquationViews]
-    """What each equation reads and makes, by the way to it."""
+    """What each equation reads and makes, by the path to it."""
     names: Mapping[str, str]
     """What the vertices of those are called in the graph."""
 
@@ -141,7 +141,7 @@ def read_function(
 
 
 Way = tuple[int, ...]
-"""The way to an equation: in turns which call of a jaxpr, and a place in it."""
+"""The path to an equation: by turns, which call of a jaxpr and which place in it."""
 
 _OWN = str(Path(jax.__file__).parent)
 _RANDOM = ("random_", "rng_", "threefry2x32")
@@ -163,7 +163,7 @@ class Reader:
         self.constants: dict[str, Any] = {}
         """The arrays that the function brings with it, by the names of the inputs they become."""
         self.made: dict[Way, EquationViews] = {}
-        """What every equation that is not itself a jaxpr reads and makes, by the way to it."""
+        """What every equation that calls no jaxpr reads and makes, by the path to it."""
         self.pieces: dict[View, tuple[int, tuple[View, ...]]] = {}
         """What arrays were concatenated from, and along which dimension."""
         self._path: list[int] = []
@@ -178,66 +178,52 @@ class Reader:
 
     def read(self, jaxpr: Any, arrays: Sequence[Value]) -> list[Value]:
         """The results of a jaxpr, those as values that are known."""
-        closed = getattr(jaxpr, "jaxpr", jaxpr)
-        known: dict[Any, Value] = {}
-        for var, value in zip(closed.constvars, getattr(jaxpr, "consts", ()), strict=True):
-            known[var] = known_or_number(value)
-        known.update(zip(closed.invars, arrays, strict=True))
-
-        def value_of(atom: Any) -> Value:
-            if not isinstance(atom, Literal):
-                return known[atom]
-            aval: Any = atom.aval  # whose type a number of Python takes
-            return known_or_number(np.asarray(atom.val, aval.dtype))
-
         way = tuple(self._path)
         self._calls[way] = self._calls.get(way, -1) + 1
         self._path += [self._calls[way], 0]
-        for place, eqn in enumerate(closed.eqns):
-            self._path[-1] = place
-            results = self._results(eqn, [value_of(atom) for atom in eqn.invars])
-            known.update(zip(eqn.outvars, results, strict=True))
+        results = walk_jaxpr(jaxpr, arrays, known_or_number, self._results)
         del self._path[-2:]
-        return [value_of(atom) for atom in closed.outvars]
+        return results
 
-    def _results(self, eqn: Any, values: list[Value]) -> Sequence[Value]:
+    def _results(self, place: int, eqn: Any, values: list[Value]) -> Sequence[Value]:
         """What an equation yields."""
+        self._path[-1] = place
         name = eqn.primitive.name
         if _is_known(eqn, values):
             return _worked_out(eqn, values)
         inner = inner_jaxpr(eqn)
         if inner is not None:
             return self._read_inside(eqn, inner, values)
-        place, word = self._outer or self._names_of(eqn)
+        source, word = self._outer or self._names_of(eqn)
         stem = ".".join(filter(None, (word, name.replace("-", "_"))))
         rule = RULES.get(name)
         if rule is None:
-            raise GraphError(_unknown(name, place))
+            raise GraphError(_unknown(name, source))
         self.trace.begin(f"{stem}_" if stem in KEYWORDS else stem)
         results = tuple(var.aval for var in eqn.outvars)
-        equation = Equation(name, eqn.params, results, place, self.trace, self.inline, self.pieces)
+        equation = Equation(name, eqn.params, results, source, self.trace, self.inline, self.pieces)
         operands = tuple(map(self._view, values))
         try:
             made = rule(equation, *operands)
         except EinDecompError as error:
-            if place in str(error):
+            if source in str(error):
                 raise
-            raise GraphError(f"{name} at {place}: {error}") from error
-        found = (made,) if isinstance(made, View) else tuple(made)
-        self.made[tuple(self._path)] = operands, found
-        return found
+            raise GraphError(f"{name} at {source}: {error}") from error
+        views = (made,) if isinstance(made, View) else tuple(made)
+        self.made[tuple(self._path)] = operands, views
+        return views
 
     def _view(self, value: Value) -> View:
         """An array that is known as an input of its own."""
         if isinstance(value, View):
             return value
-        found = self._views.get(id(value))
-        if found is None:
+        pair = self._views.get(id(value))
+        if pair is None:
             name = f"const_{len(self.constants)}"
             self.constants[name] = np.asarray(value)
             view = self.trace.input(name, value.shape, value.dtype)
-            found = self._views[id(value)] = (value, view)
-        return found[1]
+            pair = self._views[id(value)] = (value, view)
+        return pair[1]
 
     def _names_of(self, eqn: Any) -> tuple[str, str]:
         """Where an equation comes from, and the scope or the function it is in."""
@@ -259,6 +245,33 @@ class Reader:
         results = self.read(inner, values)
         self._outer = before
         return results
+
+
+def walk_jaxpr(
+    jaxpr: Any,
+    arrays: Sequence[Value],
+    known: Callable[[Any], Value],
+    call: Callable[[int, Any, list[Value]], Sequence[Value]],
+) -> list[Value]:
+    """The results of a jaxpr, closed or not, with `call` giving those of each equation.
+
+    `known` makes a value of an array that the jaxpr holds.
+    """
+    closed = getattr(jaxpr, "jaxpr", jaxpr)
+    constants = map(known, getattr(jaxpr, "consts", ()))
+    values: dict[Any, Value] = dict(zip(closed.constvars, constants, strict=True))
+    values.update(zip(closed.invars, arrays, strict=True))
+
+    def value_of(atom: Any) -> Value:
+        if not isinstance(atom, Literal):
+            return values[atom]
+        aval: Any = atom.aval  # whose type a number of Python takes
+        return known(np.asarray(atom.val, aval.dtype))
+
+    for place, eqn in enumerate(closed.eqns):
+        results = call(place, eqn, [value_of(atom) for atom in eqn.invars])
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [value_of(atom) for atom in closed.outvars]
 
 
 def known_or_number(value: Any) -> Value:
@@ -297,12 +310,12 @@ def _worked_out(eqn: Any, values: Sequence[Value]) -> list[Value]:
     with jax.ensure_compile_time_eval():
         made = eqn.primitive.bind(*arrays, **eqn.params)
     results: Iterable[Any] = made if eqn.primitive.multiple_results else [made]
-    found = [known_or_number(result) for result in results]
+    known = [known_or_number(result) for result in results]
     if not by_element:
-        return found
+        return known
     return [
         Trace().number(view.number, view.dtype, var.aval.shape)
-        for view, var in zip(found, eqn.outvars, strict=True)
+        for view, var in zip(known, eqn.outvars, strict=True)
         if isinstance(view, View) and view.number is not None
     ]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.record import View
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.trace import Trace
 from eindecomp.lang.scalar import Expr
 

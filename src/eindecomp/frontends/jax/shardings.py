@@ -1,22 +1,30 @@
-"""`plan.to_jax()`: where the tensors of a plan lie, as shardings of JAX."""
+"""`plan.to_jax()`: where the tensors of a plan lie, as shardings of JAX, and functions run so."""
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import jax.numpy as jnp
+from jax.core import Tracer
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from eindecomp.engines.jax.engine import JaxEngine
-from eindecomp.engines.jax.hlo import Collective, count_collectives
+from eindecomp.engines.jax.hlo import SCOPE, Collective, count_collectives
 from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
+from eindecomp.frontends.draft import Dim, View
 from eindecomp.frontends.input_names import check_given
-from eindecomp.frontends.jax.planned_function import PlannedFunction
+from eindecomp.frontends.jax.arguments import arguments_of
+from eindecomp.frontends.jax.importing import ReadFunction, Way, read_function, walk_jaxpr
+from eindecomp.frontends.jax.local_equations import computed_locally
+from eindecomp.frontends.jax.primitives.control import unrolled
+from eindecomp.frontends.jax.registry import inner_jaxpr
 from eindecomp.frontends.placements import partition_spec, said
 from eindecomp.layout.cut import Cut
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
@@ -38,7 +46,7 @@ class JaxPlan:
     @cached_property
     def shardings(self) -> dict[str, NamedSharding]:
         """Where inputs lie, or are wanted, and where results are left."""
-        return {name: found[0] for name, found in self.layouts.items()}
+        return {name: own[0] for name, own in self.layouts.items()}
 
     @property
     def inputs(self) -> dict[str, NamedSharding]:
@@ -64,17 +72,14 @@ class JaxPlan:
         Its arguments and results lie where the plan has them, and so does whatever the plan has a
         name for in between. Where XLA moves more than the plan, the first call warns.
         """
-        specs = {name: own.spec for name, own in self.shardings.items()}
-        operands = {
-            name: {
-                source: own.spec
-                for source, own in zip(self.plan.graph[name].inputs, wanted, strict=True)
-                if own is not None
-            }
-            for name, wanted in self.operands.items()
-        }
-        planned = program_of(self.plan).bytes_by_vertex
-        return PlannedFunction(fn, specs, operands, self.mesh, planned)
+        return PlannedFunction(fn, self)
+
+    def wanted_by(self, vertex: str) -> dict[str, NamedSharding]:
+        """Where a vertex wants what it reads, by name."""
+        if vertex not in self.operands:
+            return {}
+        pairs = zip(self.plan.graph[vertex].inputs, self.operands[vertex], strict=True)
+        return {source: own for source, own in pairs if own is not None}
 
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""
@@ -102,6 +107,179 @@ def _checked(plan: Plan, mesh: Mesh) -> Mesh:
     if list(used.items()) != list(wanted.items()):
         raise PlanError(f"the plan is for a mesh of {wanted}, the mesh given is {given}")
     return mesh
+
+
+@dataclass(slots=True, eq=False)
+class PlannedFunction:
+    """A function that runs as a plan says, compiled once for every shape of its arguments.
+
+    It can be called as the function itself; `lower` gives what `jax.jit(fn).lower` gives.
+    """
+
+    fn: Callable[..., Any]
+    placed: JaxPlan
+    _compiled: dict[Any, _Compiled] = field(default_factory=dict[Any, "_Compiled"])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, where the plan leaves it."""
+        compiled = self._for(args, kwargs)
+        arrays = arguments_of(self.fn, args, kwargs).arrays
+        placed = jax.device_put(list(arrays), compiled.inputs)
+        run = compiled.jitted
+        if not any(isinstance(array, Tracer) for array in arrays):
+            if compiled.executable is None:
+                compiled.executable = self.lower(*args, **kwargs).compile()
+                self._tell(compiled.executable)
+            run = compiled.executable
+        return jax.tree.unflatten(compiled.read.tree, run(*placed))
+
+    def _tell(self, executable: Any) -> None:
+        """Warn where XLA moves more than the plan."""
+        planned = sum(program_of(self.placed.plan).bytes_by_vertex.values())
+        moved = count_collectives(executable)
+        counted = sum(each.bytes for each in moved)
+        if counted <= planned:
+            return
+        times = (
+            f"{counted / planned:.1f} × the plan's bytes" if planned else "what the plan does not"
+        )
+        most: Counter[tuple[str, str]] = Counter()
+        for each in moved:
+            most[each.kind, each.vertex or OTHER] += each.bytes
+        [((kind, vertex), _)] = most.most_common(1)
+        warnings.warn(
+            f"XLA moves {times} ({counted:,} for {planned:,}), most by {kind} of {vertex}: "
+            "plan.verify_jax(fn, ...) tells of all",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The function for arguments of these shapes, ready for `.compile()`."""
+        compiled = self._for(args, kwargs)
+        shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in compiled.read.arguments.arrays]
+        return compiled.jitted.lower(*shapes)
+
+    def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Compiled:
+        arguments = arguments_of(self.fn, args, kwargs)
+        key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
+        if key not in self._compiled:
+            read = read_function(self.fn, args, kwargs)
+            self._compiled[key] = _Compiled(read, self.placed)
+        return self._compiled[key]
+
+
+class _Compiled:
+    """A function for arguments of fixed shapes.
+
+    What its equations read and make is put where the plan has the vertices that they are.
+    """
+
+    def __init__(self, read: ReadFunction, placed: JaxPlan) -> None:
+        shardings, mesh = placed.shardings, placed.mesh
+        for vertex in (*read.graph.inputs, *read.graph.outputs):
+            known = shardings.get(vertex.name)
+            if known is not None and len(known.spec) > len(vertex.shape):
+                raise PlanError(
+                    f"the plan's {vertex.name} is not that of the function: {vertex.shape}"
+                )
+        names = [vertex.name for vertex in read.graph.outputs]
+        if not any(name in shardings for name in names):
+            raise PlanError(f"the plan has no tensor {names[0]!r}: it is not one of this function")
+        # XLA completes what the plan says nothing of: axes of a mesh must leave that to it.
+        types = (AxisType.Auto,) * len(mesh.axis_names)
+        self.mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=types)
+        self.read, self.placed = read, placed
+        given = [shardings[n].spec if n in shardings else None for n in read.arguments.names]
+        self.inputs = [NamedSharding(self.mesh, spec or PartitionSpec()) for spec in given]
+        outputs = [
+            NamedSharding(self.mesh, shardings[n].spec) if n in shardings else None
+            for n in read.outputs
+        ]
+
+        def run(*arrays: Any) -> list[Any]:
+            return self.run(read.jaxpr, arrays, (0,))
+
+        self.jitted: Any = jax.jit(run, in_shardings=tuple(self.inputs), out_shardings=outputs)
+        self.executable: Any = None
+        """What XLA has made of it, once it was called."""
+
+    def run(self, jaxpr: Any, arrays: Sequence[Any], way: Way) -> list[Any]:
+        """The results of a jaxpr; the way to it and its equations is the one of `Reader`."""
+
+        def results(place: int, eqn: Any, values: list[Any]) -> list[Any]:
+            return self._results((*way, place), eqn, values)
+
+        return walk_jaxpr(jaxpr, arrays, lambda value: value, results)
+
+    def _results(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
+        inner = inner_jaxpr(eqn)
+        if inner is not None:
+            return self.run(inner, values, (*way, 0))
+        if eqn.primitive.name == "scan":
+            return self._scan(way, eqn, values)
+        return self._bind(way, eqn, values)
+
+    def _scan(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
+        """A scan step by step, as it is imported."""
+
+        def step(call: int, arrays: list[Any]) -> list[Any]:
+            return self.run(eqn.params["jaxpr"], arrays, (*way, call))
+
+        state, made = unrolled(eqn.params, values, step, lambda array, k: array[k])
+        kept = [
+            jnp.stack(parts) if parts else jnp.zeros(var.aval.shape, var.aval.dtype)
+            for parts, var in zip(made, eqn.outvars[len(state) :], strict=True)
+        ]
+        return [*state, *kept]
+
+    def _bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
+        """The results of an equation, constrained."""
+        of_operands, of_results = self.read.equations.get(way, ((), ()))
+        names = [self.read.names.get(view.vertex, "") for view in of_results]
+        known = next((name for name in names if name in self.placed.shardings), "")
+        wanted = self.placed.wanted_by(known)
+        params = eqn.primitive.get_bind_params(eqn.params)
+        reads = [self._seen_in(view, wanted) for view in of_operands]
+        results = [self._seen_in(view, self.placed.shardings) for view in of_results]
+        first = next((spec for spec in results if spec is not None), None)
+        local = computed_locally(eqn, first, reads, self.mesh)
+        with jax.named_scope(SCOPE + known if known else eqn.primitive.name):
+            if local is not None:
+                made = local(*values)
+            else:
+                made = eqn.primitive.bind(*self._constrained(values, reads), **params)
+            made = list(made) if eqn.primitive.multiple_results else [made]
+            return self._constrained(made, results)
+
+    def _seen_in(self, view: View, shardings: Mapping[str, NamedSharding]) -> PartitionSpec | None:
+        """Where the plan has the vertex of a view, as the view shows it: free where it cannot."""
+        own = shardings.get(self.read.names.get(view.vertex, ""))
+        if own is None or view.number is not None:
+            return None
+        return PartitionSpec(*(_of_dim(dim, tuple(own.spec)) for dim in view.dims))
+
+    def _constrained(
+        self, values: Sequence[Any], specs: Sequence[PartitionSpec | None]
+    ) -> list[Any]:
+        """Values that lie as the specs say; those that no spec is for stay as they are."""
+        constrained = [*values]
+        for k, spec in enumerate(specs):
+            if spec is not None:
+                sharding = NamedSharding(self.mesh, spec)
+                constrained[k] = jax.lax.with_sharding_constraint(values[k], sharding)
+        return constrained
+
+
+def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
+    """How a dimension of a view is cut whose vertex has its axes cut so."""
+    if any(factor.axis is None for factor in dim):
+        return PartitionSpec.UNCONSTRAINED
+    if not dim:
+        return None
+    cuts = [own[factor.axis or 0] for factor in dim]
+    inner = any(cut is not None for cut in cuts[1:])
+    return PartitionSpec.UNCONSTRAINED if inner else cuts[0]
 
 
 def verify_program(plan: Plan, platform: str | None = None) -> Verification:

@@ -14,7 +14,7 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
@@ -23,11 +23,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree
 
 from eindecomp.errors import InputError, RunError
-from eindecomp.frontends.input_names import input_name
-from eindecomp.frontends.record import View
-from eindecomp.frontends.torch.exporting import named_tensors
-from eindecomp.frontends.torch.importing import Imported, import_module
-from eindecomp.frontends.torch.interpreter import IGNORED, inlined
+from eindecomp.frontends.draft import View
+from eindecomp.frontends.torch.importing import Imported
+from eindecomp.frontends.torch.interpreter import placeholders, walk
 from eindecomp.frontends.torch.wishes import Placements, Wanted, Wish, wishes_of
 
 if TYPE_CHECKING:
@@ -37,12 +35,12 @@ if TYPE_CHECKING:
     Operands = Mapping[str, tuple[Placements | None, ...]]
 
 Listener = Callable[[Wish | None, fx.Node, str], None]
-"""Is told after each operator: its wish, its node, and why it was run otherwise, if it was."""
+"""Called after each operator with its wish, its node, and why its operands were gathered, if so."""
 
 
 @dataclass
 class Given:
-    """An input or weight in each layout that it is read in; for a free one, that moves nothing."""
+    """An input or weight in each layout that it is read in; a free one moves nothing."""
 
     value: torch.Tensor
     mesh: DeviceMesh
@@ -56,8 +54,8 @@ class Given:
         if places not in self.held:
             taken = distribute_tensor(self.value, self.mesh, places, src_data_rank=None)
             self.held[places] = taken
-        found = self.held[places]
-        return found if wanted is None else _moved(found, wanted)
+        tensor = self.held[places]
+        return tensor if wanted is None else _moved(tensor, wanted)
 
 
 def _moved(tensor: DTensor, places: Placements) -> DTensor:
@@ -104,17 +102,17 @@ class Applied:
         values = self._inputs(args, kwargs)
         self._copies.clear()
         with torch.no_grad(), implicit_replication():
-            found = self._run(program.graph, values, program.graph_module)
-            found = [self._ended(value) for value in found]
+            returned = walk(program.graph, values, program.graph_module, self._call)
+            results = [self._ended(value) for value in returned]
         self._copies.clear()
         if torch.is_grad_enabled():
             given = _pytree.tree_leaves((args, kwargs))
-            found = [self._without_gradient(each, given) for each in found]
+            results = [self._without_gradient(each, given) for each in results]
         spec = program.module_call_graph[0].signature
-        return found if spec is None else _pytree.tree_unflatten(found, spec.out_spec)
+        return results if spec is None else _pytree.tree_unflatten(results, spec.out_spec)
 
     def _without_gradient(self, value: Any, flat: Sequence[Any]) -> Any:
-        """A result that tells whoever differentiates it, where the module's has a gradient."""
+        """A result that refuses to be differentiated, where the module's has a gradient."""
         wanted = self._is_trainable or any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in flat
         )
@@ -144,55 +142,40 @@ class Applied:
         if expected is not None and spec != expected:
             raise InputError("the arguments are not those of the example that was imported")
         arguments = iter(flat)
-        found: dict[fx.Node, Any] = {}
-        placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+        values: dict[fx.Node, Any] = {}
+        nodes = {node.name: node for node in placeholders(program.graph)}
         kinds = torch.export.graph_signature.InputKind
         for spec_of in program.graph_signature.input_specs:
-            node = placeholders[spec_of.arg.name]
+            node = nodes[spec_of.arg.name]
             view = self.imported.views[node]
             own = next(arguments) if spec_of.kind is kinds.USER_INPUT else None
             if isinstance(view, View) and view.vertex in self._weights:
-                found[node] = self._weights[view.vertex]
+                values[node] = self._weights[view.vertex]
             elif isinstance(own, torch.Tensor) and tuple(own.shape) != view.shape:
                 raise InputError(
                     f"{node.name} has shape {tuple(own.shape)}; the plan is for {view.shape}"
                 )
             elif isinstance(own, torch.Tensor) and not isinstance(own, DTensor):
-                found[node] = self._given(view.vertex, own)
+                values[node] = self._given(view.vertex, own)
             elif spec_of.kind is kinds.USER_INPUT:
-                found[node] = own
+                values[node] = own
             else:
-                found[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
-        return found
-
-    def _run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
-        values = dict(inputs)
-        for node in graph.nodes:
-            match node.op:
-                case "get_attr":
-                    values[node] = getattr(owner, str(node.target))
-                case "call_function":
-                    values[node] = self._call(node, values)
-                case "output":
-                    return fx.map_arg(node.args[0], values.__getitem__)
-                case _:
-                    pass
-        raise RunError("the exported graph has no output")
+                values[node] = cast("Any", program.constants[str(spec_of.target)]).to(self.device)
+        return values
 
     def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-        if str(node.target).rpartition(".")[0] in IGNORED:
-            return None
-        if (inner := inlined(node, values)) is not None:
-            return self._run(inner.module.graph, inner.inputs, inner.module)
         wish = self._wishes.get(node)
         args, kwargs = fx.map_arg(
             (node.args, node.kwargs), lambda each: self._operand(node, each, values[each], wish)
         )
-        found, why = _run_operator(node, args, kwargs, self.mesh)
-        if wish is not None and wish.results:
-            found = self._at_home(found, wish)
+        result, why = _run_operator(node, args, kwargs, self.mesh)
+        if wish is not None and wish.results and isinstance(result, tuple | list):
+            pairs = zip(cast("Sequence[Any]", result), wish.results, strict=True)
+            result = [self._placed(each, wanted) for each, wanted in pairs]
+        elif wish is not None and wish.results:
+            result = self._placed(result, wish.results[0])
         self._tell(wish, node, why)
-        return found
+        return result
 
     def _tell(self, wish: Wish | None, node: fx.Node, why: str = "") -> None:
         if self.listener is not None:
@@ -206,16 +189,9 @@ class Applied:
             return self._placed(value, wanted)
         # The plan copies it to this layout for all readers: that is the tensor's, not this one's.
         self._tell(wish, node)
-        found = self._placed(value, wanted)
+        operand = self._placed(value, wanted)
         self._tell(Wish(wanted.vertex, {}, ()), source)
-        return found
-
-    def _at_home(self, found: Any, wish: Wish) -> Any:
-        """The results of an operator where the plan leaves them."""
-        if isinstance(found, tuple | list):
-            pairs = zip(cast("Sequence[Any]", found), wish.results, strict=True)
-            return [self._placed(each, wanted) for each, wanted in pairs]
-        return self._placed(found, wish.results[0])
+        return operand
 
     def _placed(self, value: Any, wanted: Wanted | None) -> Any:
         """A value where it is wanted; as it is where the plan says nothing."""
@@ -257,69 +233,35 @@ class _NoGradient(torch.autograd.Function):
         )
 
 
-def apply(
-    plan: Plan,
-    mesh: DeviceMesh,
-    layouts: Layouts,
-    operands: Operands,
-    module: nn.Module,
-    example_inputs: object,
-    example_kwargs: Mapping[str, Any] | None,
-    device: str | None,
-) -> Applied:
-    """The module distributed as a plan of its graph says; on another device if that is given.
-
-    The example is the one that the graph was imported with.
-    """
-    imported = import_module(module, example_inputs, example_kwargs)
-    known = {vertex.name: (vertex.shape, vertex.dtype) for vertex in imported.graph.inputs}
-    for vertex in plan.graph.inputs:
-        if known.get(vertex.name) != (vertex.shape, vertex.dtype):
-            raise InputError(
-                f"the plan is of another module: {vertex.name} of shape {vertex.shape} is an input "
-                "of its graph, but not of this module for these arguments"
-            )
-    tensors = {input_name(name): own for name, own in named_tensors(module, each_once=True)}
-    weights = {name: tensor for name, tensor in tensors.items() if name in known}
-    if device is not None:
-        weights = {name: tensor.detach().to(device) for name, tensor in weights.items()}
-    if device != "meta" and (
-        bare := [name for name, tensor in weights.items() if tensor.device.type == "meta"]
-    ):
-        raise InputError(f"{bare[0]!r} has no values: it is on the meta device")
-    to = torch.device(device or mesh.device_type)
-    return Applied(plan, mesh, layouts, operands, imported, weights, to)
-
-
 def _run_operator(
     node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], mesh: DeviceMesh
 ) -> tuple[Any, str]:
     """What an operator returns, and why its operands were gathered, if they were."""
     if node.target is getitem:
         return args[0][args[1]], ""
-    if str(node.target) == _ATTENTION and (found := _local_attention(args, kwargs)) is not None:
-        return found, ""
+    if str(node.target) == _ATTENTION and (attended := _local_attention(args, kwargs)) is not None:
+        return attended, ""
     target: Any = node.target
     try:
-        found = target(*args, **kwargs)
-        why = _misshapen(node, found)
+        result = target(*args, **kwargs)
+        why = _misshapen(node, result)
     except (NotImplementedError, RuntimeError) as error:
-        found, why = None, str(error).strip().splitlines()[0]
+        result, why = None, str(error).strip().splitlines()[0]
     if not why:
-        return found, ""
+        return result, ""
     args, kwargs = _pytree.tree_map_only(DTensor, DTensor.full_tensor, (args, kwargs))
     whole = partial(_replicated, mesh=mesh)
-    found = _pytree.tree_map_only(torch.Tensor, whole, target(*args, **kwargs))
-    return found, f"DTensor cannot do {target}: {why}"
+    result = _pytree.tree_map_only(torch.Tensor, whole, target(*args, **kwargs))
+    return result, f"DTensor cannot do {target}: {why}"
 
 
 def _replicated(local: torch.Tensor, mesh: DeviceMesh) -> DTensor:
     return DTensor.from_local(local, mesh, (Replicate(),) * mesh.ndim, run_check=False)
 
 
-def _misshapen(node: fx.Node, found: Any) -> str:
+def _misshapen(node: fx.Node, result: Any) -> str:
     """What is wrong with the shapes of an operator's results, for rules of DTensor that err."""
-    leaves = (_pytree.tree_leaves(each) for each in (found, node.meta.get("val")))
+    leaves = (_pytree.tree_leaves(each) for each in (result, node.meta.get("val")))
     for each, meta in zip(*leaves, strict=False):
         if isinstance(each, DTensor) and each.shape != meta.shape:
             return f"its rule makes a shape of {tuple(each.shape)}, not {tuple(meta.shape)}"
@@ -349,10 +291,10 @@ def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor 
     pair: list[Any] = [_local(each, mesh, others) for each in (key, value)]
     if given.get("attn_mask") is not None:
         given["attn_mask"] = _local(given["attn_mask"], mesh, own)
-    found = scaled_dot_product_attention(local, *pair, **given)
+    attended = scaled_dot_product_attention(local, *pair, **given)
     shape = torch.Size((*query.shape[:3], value.shape[3]))
     stride = torch.empty(shape, device="meta").stride()
-    return DTensor.from_local(found, mesh, own, run_check=False, shape=shape, stride=stride)
+    return DTensor.from_local(attended, mesh, own, run_check=False, shape=shape, stride=stride)
 
 
 def _kept(place: Placement, causal: bool) -> Placement:

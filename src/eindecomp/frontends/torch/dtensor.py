@@ -14,13 +14,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
-from torch.distributed.tensor.placement_types import (
-    Placement,
-    _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
-)
+from torch.distributed.tensor.placement_types import Placement
 
-from eindecomp.errors import GraphError, PlanError
-from eindecomp.frontends.input_names import check_given, qualified
+from eindecomp.errors import GraphError, InputError, PlanError
+from eindecomp.frontends.draft import View
+from eindecomp.frontends.input_names import check_given, input_name, qualified
 from eindecomp.frontends.placements import (
     Coarse,
     Places,
@@ -31,9 +29,8 @@ from eindecomp.frontends.placements import (
     said,
     vertex_cuts,
 )
-from eindecomp.frontends.record import View
 from eindecomp.frontends.tensor_parallel import NOBODY, Followed, Modules, styles_of, tp_plan
-from eindecomp.frontends.torch.applying import Applied, apply
+from eindecomp.frontends.torch.applying import Applied
 from eindecomp.frontends.torch.exporting import (
     exported_program,
     module_lines,
@@ -41,7 +38,7 @@ from eindecomp.frontends.torch.exporting import (
     set_otherwise,
 )
 from eindecomp.frontends.torch.importing import import_module
-from eindecomp.frontends.torch.wishes import Placements
+from eindecomp.frontends.torch.wishes import Placements, shard
 from eindecomp.graph.ops import ScatterAdd
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
@@ -94,7 +91,7 @@ class DTensorPlan:
     @property
     def placements(self) -> dict[str, Placements]:
         """Where inputs lie, or are wanted, and where results are left."""
-        return {name: found[0] for name, found in self.layouts.items()}
+        return {name: own[0] for name, own in self.layouts.items()}
 
     @property
     def weights(self) -> dict[str, Placements]:
@@ -127,10 +124,24 @@ class DTensorPlan:
         """
         if self.device_mesh is None:
             raise PlanError("to apply a plan, say over which device_mesh: to_dtensor(mesh)")
-        return apply(
-            self.plan, self.device_mesh, self.layouts, self.operands, module, example_inputs,
-            example_kwargs, device,
-        )  # fmt: skip
+        imported = import_module(module, example_inputs, example_kwargs)
+        known = {vertex.name: (vertex.shape, vertex.dtype) for vertex in imported.graph.inputs}
+        for vertex in self.plan.graph.inputs:
+            if known.get(vertex.name) != (vertex.shape, vertex.dtype):
+                raise InputError(
+                    f"the plan is of another module: {vertex.name} of shape {vertex.shape} is an "
+                    "input of its graph, but not of this module for these arguments"
+                )
+        tensors = {input_name(name): own for name, own in named_tensors(module, each_once=True)}
+        weights = {name: tensor for name, tensor in tensors.items() if name in known}
+        if device is not None:
+            weights = {name: tensor.detach().to(device) for name, tensor in weights.items()}
+        for name, tensor in weights.items():
+            if tensor.device.type == "meta" and device != "meta":
+                raise InputError(f"{name!r} has no values: it is on the meta device")
+        to = torch.device(device or self.device_mesh.device_type)
+        layouts, operands = self.layouts, self.operands
+        return Applied(self.plan, self.device_mesh, layouts, operands, imported, weights, to)
 
     def tp_plan(
         self,
@@ -159,15 +170,15 @@ class DTensorPlan:
         """
         rehearsal = self._rehearsal(module, example_inputs, example_kwargs)
         kinds, ends = styles_of(self.plan, rehearsal)
-        found: dict[str, ParallelStyle] = {}
+        styles: dict[str, ParallelStyle] = {}
         for layer, kind in kinds.items():
             taken = Shard(-1) if layer in ends.reading else Replicate()
             given = Shard(-1) if layer in ends.leaving else Replicate()
             if kind == "colwise":
-                found[layer] = ColwiseParallel(input_layouts=taken, output_layouts=given)
+                styles[layer] = ColwiseParallel(input_layouts=taken, output_layouts=given)
             elif kind == "rowwise":
-                found[layer] = RowwiseParallel(input_layouts=taken, output_layouts=given)
-        return found
+                styles[layer] = RowwiseParallel(input_layouts=taken, output_layouts=given)
+        return styles
 
     def _rehearsal(
         self, module: nn.Module | None, example: object, kwargs: Mapping[str, Any] | None
@@ -216,19 +227,17 @@ def torch_placements(
 
     Along the axes in `pending`, devices have partial results that wait to be reduced.
     """
-    found: list[Placement] = []
+    placements: list[Placement] = []
     for axis, own in enumerate(places):
         if axis in pending:
-            found.append(Partial(reduce_op))
+            placements.append(Partial(reduce_op))
         elif own is None:
-            found.append(Replicate())
-        elif own.split_factor == 1:
-            found.append(Shard(own.dim))
+            placements.append(Replicate())
         else:
-            found.append(_StridedShard(own.dim, split_factor=own.split_factor))
+            placements.append(shard(own.dim, own.split_factor))
     if mesh is None:
-        return tuple(found)
-    rest = iter(found)
+        return tuple(placements)
+    rest = iter(placements)
     return tuple(Replicate() if size == 1 else next(rest) for size in mesh.shape)
 
 
@@ -270,10 +279,10 @@ class Rehearsal:
         self.module = _without_values(module)
         self.imported = import_module(self.module, example, kwargs)
 
-    def __call__(self, found: Followed) -> Modules:
+    def __call__(self, followed: Followed) -> Modules:
         """The layers whose results some code needs whole, of the first such code."""
         local = _without_values(self.module)
-        for layers, dim in ((found.leaving, 0), (found.reading, 1)):
+        for layers, dim in ((followed.leaving, 0), (followed.reading, 1)):
             for name in layers:
                 self._cut(local.get_submodule(name), dim)
         args, kwargs = self.imported.arguments
@@ -281,11 +290,11 @@ class Rehearsal:
             with set_otherwise([(_LOGGER, "disabled", True)]):
                 program = exported_program(local, args, kwargs)
         except GraphError as error:
-            return self._inside(local, error, found)
+            return self._inside(local, error, followed)
         pairs = zip(self.imported.program.graph.nodes, program.graph.nodes, strict=False)
         for whole, part in pairs:
             view: Any = self.imported.views.get(whole)
-            cut = found.parts.get(view.vertex) if isinstance(view, View) else None
+            cut = followed.parts.get(view.vertex) if isinstance(view, View) else None
             if cut is not None and whole.op == "call_function":
                 has = (any(factor.axis == cut.dim for factor in dim) for dim in view.dims)
                 shape = [
@@ -303,12 +312,12 @@ class Rehearsal:
                 shape[dim] //= self.devices
                 layer.register_parameter(name, nn.Parameter(whole.new_empty(shape)))
 
-    def _inside(self, local: nn.Module, error: GraphError, found: Followed) -> Modules:
+    def _inside(self, local: nn.Module, error: GraphError, followed: Followed) -> Modules:
         """The layers that leave parts inside the module that failed, or a module around it."""
         paths = [path for path, _, _ in module_lines(local, error.__cause__ or error) if path]
         name = paths[-1] if paths else ""
         while name:
-            inside = frozenset(each for each in found.leaving if each.startswith(f"{name}."))
+            inside = frozenset(each for each in followed.leaving if each.startswith(f"{name}."))
             if inside:
                 return inside
             name = name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""`torch.export` of a module, with what keeps it from going through set otherwise meanwhile."""
+"""`torch.export` of a module, under settings with which it succeeds."""
 
 from __future__ import annotations
 
@@ -38,19 +38,11 @@ def exported_program(
                 raise _refusal(module, error) from error
         if any(map(changes, program.graph.nodes)):
             program = program.run_decompositions({})
-    _drop_unread(program)
-    return program
-
-
-def _drop_unread(program: ExportedProgram) -> None:
-    """Drop operators whose results nothing reads, which need be neither imported nor run."""
     parts: list[nn.Module] = [*program.graph_module.modules()]
     for part in parts:
-        if isinstance(part, fx.GraphModule):
-            for node in reversed([*part.graph.nodes]):
-                is_operator = isinstance(node.target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
-                if is_operator and not node.users and not changes(node):
-                    part.graph.erase_node(node)
+        if isinstance(part, fx.GraphModule):  # what nothing reads need be neither imported nor run
+            part.graph.eliminate_dead_code(lambda node: node.is_impure(impure_random=False))
+    return program
 
 
 def named_tensors(
@@ -98,7 +90,7 @@ def _is_called_causal(_mask: object, is_causal: bool | None = None, _size: objec
 
 @contextmanager
 def _without_dumps() -> Generator[None]:
-    """Keep from the user the graph that torch prints before an error, and nothing else."""
+    """Hide the graph that torch prints before an error, and nothing else."""
     with redirect_stderr(io.StringIO()) as printed:
         yield
     sys.stderr.write(printed.getvalue())
@@ -147,8 +139,8 @@ def module_path(node: fx.Node) -> str:
 
 def place_of(node: fx.Node) -> str:
     """The innermost line of the user's code that made a node, and its module."""
-    found = _LINE.findall(node.meta.get("stack_trace") or "")
-    lines = [line for line in found if not is_of_torch(line[0])] or found
+    every = _LINE.findall(node.meta.get("stack_trace") or "")
+    lines = [line for line in every if not is_of_torch(line[0])] or every
     where = "in the exported graph"
     if lines:
         file, number, function, code = lines[-1]

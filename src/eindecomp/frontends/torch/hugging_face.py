@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -32,25 +31,17 @@ def _model(folder: Path, dtype: str | None) -> Any:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(f"{folder} has no config.json")
-    with _telling_of(file):
+    try:
         # Kernels of a hub, `owner/repository` in place of `sdpa`, would be fetched and run.
-        found = _implementations(orjson.loads(file.read_bytes()))
-        if named := next((each for each in found if "/" in each), None):
+        implementations = _implementations(orjson.loads(file.read_bytes()))
+        if named := next((each for each in implementations if "/" in each), None):
             why = "as an implementation, which would be fetched and run"
             raise InputError(f"it names {named!r} {why}")
         read = transformers.AutoConfig.from_pretrained
         config = read(folder, trust_remote_code=False, local_files_only=True)
         kind = _architecture(config)
         with torch.device("meta"):
-            model = kind._from_config(config, dtype=_weight_type(config, dtype))
-    return model.eval()
-
-
-@contextmanager
-def _telling_of(file: Path) -> Generator[None]:
-    """Tell of whatever is wrong with a configuration in a line that names its file."""
-    try:
-        yield
+            return kind._from_config(config, dtype=_weight_type(config, dtype)).eval()
     except Exception as error:  # transformers checks configurations in many ways
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
@@ -86,12 +77,12 @@ def _architecture(config: Any) -> Any:
 
 
 def _weight_type(config: Any, name: str | None) -> torch.dtype:
-    found: object = config.dtype or torch.float32
+    dtype: object = config.dtype or torch.float32
     if name is not None:
-        found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise InputError(f"{name!r} is not a type of weights, such as float32 or bfloat16")
-    return found
+    return dtype
 
 
 def _inputs(model: Any, batch: int, tokens: int) -> dict[str, torch.Tensor]:

@@ -16,10 +16,10 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree
 
 from eindecomp.errors import GraphError, InputError
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.input_names import free_name, input_name, key_of
-from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.exporting import exported_program, named_tensors
-from eindecomp.frontends.torch.interpreter import Interpreter, placeholders
+from eindecomp.frontends.torch.interpreter import Interpreter, placeholders, walk
 from eindecomp.frontends.torch.operators import (  # noqa: F401 - which registers operators
     aggregations,  # pyright: ignore[reportUnusedImport]
     contractions,  # pyright: ignore[reportUnusedImport]
@@ -42,8 +42,8 @@ def from_torch(
     """The graph that a module computes for inputs of the shapes and types of the example.
 
     Parameters and buffers are inputs under their qualified names, shared ones once;
-    `torch_weights` gives their values. Other inputs are called as the arguments of `forward`, and
-    outputs as the keys of what it returns, or `out`. Numbers and truth values among the arguments
+    `torch_weights` gives their values. Other inputs have the names of `forward`'s arguments, and
+    outputs the keys of what it returns, or `out`. Numbers and truth values among the arguments
     are fixed.
 
     Args:
@@ -97,7 +97,7 @@ def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
     """
     known = {input_name(name): tensor for name, tensor in named_tensors(module)}
     known |= CONSTANTS.get(module, {})
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for vertex in graph.inputs:
         if vertex.name in known:
             tensor = known[vertex.name]
@@ -106,8 +106,8 @@ def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
                     f"{vertex.name!r} has no values: it is on the meta device; load the module "
                     "onto a device first"
                 )
-            found[vertex.name] = to_numpy(tensor)
-    return found
+            arrays[vertex.name] = to_numpy(tensor)
+    return arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ def import_module(
     interpreter = Interpreter(trace)
     with _without_collection():
         program = exported_program(own, args, kwargs)
-        inputs, given = _inputs(trace, own, program)
-        found = interpreter.run(program.graph, inputs, program.graph_module)
-    outputs = _outputs(program, found, {*given}, is_training=own.training)
+        values, given = _inputs(trace, own, program)
+        results = walk(program.graph, values, program.graph_module, interpreter.call)
+    outputs = _outputs(program, results, {*given}, is_training=own.training)
     if (logits := outputs.get("logits")) is not None and logits.dims:
         trace.vote(logits, (*(None,) * (len(logits.dims) - 1), "v"))
     graph = trace.finish(outputs, keep=given)
@@ -147,7 +147,7 @@ def import_module(
     def final(view: View) -> View:
         return replace(view, vertex=names[view.vertex]) if view.number is None else view
 
-    views = _pytree.tree_map_only(View, final, interpreter.values)
+    views = _pytree.tree_map_only(View, final, values)
     made = {n: tuple(names[each] for each in own) for n, own in interpreter.made.items()}
     example = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
     return Imported(graph, program, views, made, example)
@@ -204,7 +204,7 @@ def _inputs(
     first = {id(tensor): name for name, tensor in named_tensors(module, each_once=True)}
     kinds = torch.export.graph_signature.InputKind
     nodes = {node.name: node for node in placeholders(program.graph)}
-    found: dict[fx.Node, Any] = {}
+    values: dict[fx.Node, Any] = {}
     rebuilt = rebuilt_buffers(module)
     given: list[str] = []
     weights: dict[str, View] = {}
@@ -213,7 +213,7 @@ def _inputs(
         node = nodes[argument.name]
         meta = argument.value if hasattr(argument, "value") else node.meta["val"]
         if not isinstance(meta, torch.Tensor):
-            found[node] = meta
+            values[node] = meta
             continue
         shape, dtype = tuple(meta.shape), own_type(meta.dtype)
         if any(not isinstance(size, int) for size in shape):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -221,8 +221,8 @@ def _inputs(
         if spec.kind is kinds.USER_INPUT:
             own = input_name(node.name)
             given.append(own)
-            found[node] = trace.input(own, shape, dtype)
-            _vote(trace, found[node])
+            values[node] = trace.input(own, shape, dtype)
+            _vote(trace, values[node])
             continue
         target = str(spec.target)
         tensor = tensors.get(target)
@@ -240,8 +240,8 @@ def _inputs(
             made = weights[own]
             if tensor is None and known is not None:
                 CONSTANTS.setdefault(module, {})[own] = known
-        found[node] = made
-    return found, given
+        values[node] = made
+    return values, given
 
 
 def _vote(trace: Trace, array: View) -> None:
@@ -252,12 +252,12 @@ def _vote(trace: Trace, array: View) -> None:
 
 
 def _outputs(
-    program: ExportedProgram, found: Any, taken: set[str], *, is_training: bool
+    program: ExportedProgram, results: Any, taken: set[str], *, is_training: bool
 ) -> dict[str, View]:
     """The outputs under their names."""
     kinds = torch.export.graph_signature.OutputKind
     views: list[Any] = []
-    for spec, value in zip(program.graph_signature.output_specs, found, strict=True):
+    for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
         if spec.kind is kinds.USER_INPUT_MUTATION:
             raise GraphError(
                 f"the module changes its argument {spec.target!r} in place, which a graph cannot; "
@@ -286,8 +286,8 @@ def _output_names(program: ExportedProgram, count: int) -> list[str]:
     paths: Any
     tree = _pytree.tree_unflatten([*range(count)], signature.out_spec)
     paths, _ = _pytree.tree_flatten_with_path(tree)
-    found = ["_".join(key_of(key) for key in path) for path, _ in paths]
-    return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in found]
+    names = ["_".join(key_of(key) for key in path) for path, _ in paths]
+    return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in names]
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
@@ -304,7 +304,7 @@ def rebuilt_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
     Parts without parameters that are made from a configuration alone, as the rotary embeddings of
     Hugging Face's models are, are made once more, on the CPU.
     """
-    found: dict[str, torch.Tensor] = {}
+    buffers: dict[str, torch.Tensor] = {}
     parts: list[tuple[str, Any]] = [*module.named_modules()]
     for path, part in parts:
         own: dict[str, torch.Tensor] = dict(part.named_buffers(recurse=False))
@@ -322,5 +322,5 @@ def rebuilt_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
         for name in on_meta:
             buffer = again.get(name)
             if buffer is not None and buffer.shape == own[name].shape:
-                found[f"{path}.{name}" if path else name] = buffer.to(own[name].dtype)
-    return found
+                buffers[f"{path}.{name}" if path else name] = buffer.to(own[name].dtype)
+    return buffers

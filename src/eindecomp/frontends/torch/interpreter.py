@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -22,29 +22,13 @@ from eindecomp.frontends.torch.registry import (
 )
 from eindecomp.frontends.trace import Trace
 
-IGNORED = frozenset(
-    {
-        "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
-        "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
-    }
+_CHECKS = (
+    "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
+    "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
 )  # fmt: skip
-"""Checks without a result."""
-
-
-class Inlined(NamedTuple):
-    """A graph inside another, and the values of its placeholders."""
-
-    module: fx.GraphModule
-    inputs: dict[fx.Node, Any]
-
-
-def inlined(node: fx.Node, values: Mapping[fx.Node, Any]) -> Inlined | None:
-    """The graph that an operator of torch runs, if it is one of those."""
-    if str(node.target) not in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
-        return None
-    args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
-    at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
-    return Inlined(args[at], dict(zip(placeholders(args[at].graph), args[at + 1 :], strict=True)))
+"""Operators without a result."""
+_WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+"""Operators that run a graph of their own."""
 
 
 def placeholders(graph: fx.Graph) -> list[fx.Node]:
@@ -52,75 +36,88 @@ def placeholders(graph: fx.Graph) -> list[fx.Node]:
     return [node for node in graph.nodes if node.op == "placeholder"]
 
 
+def walk(
+    graph: fx.Graph,
+    values: dict[fx.Node, Any],
+    owner: Any,
+    call: Callable[[fx.Node, dict[fx.Node, Any]], Any],
+) -> Any:
+    """What a graph returns, with `call` giving the value of each operator.
+
+    `values` has those of the placeholders, and gets those of all other nodes. Graphs that switch
+    gradients or types are part of the one that they are in.
+    """
+    for node in graph.nodes:
+        match node.op:
+            case "placeholder":
+                pass
+            case "get_attr":
+                values[node] = python_operator.attrgetter(str(node.target))(owner)
+            case "call_function" if str(node.target).rpartition(".")[0] in _CHECKS:
+                values[node] = None
+            case "call_function" if str(node.target) in _WRAPPERS:
+                args = cast("tuple[Any, ...]", fx.map_arg(node.args, values.__getitem__))
+                at = next(k for k, arg in enumerate(args) if isinstance(arg, fx.GraphModule))
+                inner = args[at]
+                values.update(zip(placeholders(inner.graph), args[at + 1 :], strict=True))
+                values[node] = walk(inner.graph, values, inner, call)
+            case "call_function":
+                values[node] = call(node, values)
+            case "output":
+                return fx.map_arg(node.args[0], values.__getitem__)
+            case _:
+                raise GraphError(f"a node {node.op} of torch.export is not imported: {node}")
+    return None
+
+
 class Interpreter:
     """Imports graphs of torch into a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.values: dict[fx.Node, Any] = {}
-        """What came of every node of the graph itself."""
         self.made: dict[fx.Node, tuple[str, ...]] = {}
-        """The vertices that were added for it."""
+        """The vertices that were added for each operator of the graph itself."""
         self._within: fx.Node | None = None
         """The operator that is imported as others."""
 
-    def run(self, graph: fx.Graph, inputs: Mapping[fx.Node, Any], owner: Any) -> Any:
-        """What a graph returns for the values of its placeholders."""
-        values = dict(inputs)
-        for node in graph.nodes:
-            match node.op:
-                case "placeholder":
-                    pass
-                case "get_attr":
-                    values[node] = self._attribute(owner, str(node.target))
-                case "call_function":
-                    before = self.trace.count
-                    values[node] = self._call(node, values)
-                    if self._within is None:
-                        self.made[node] = self.trace.since(before)
-                    if changes(node):
-                        values[_changed(node)] = values[node]
-                case "output":
-                    if self._within is None:
-                        self.values |= values
-                    return fx.map_arg(node.args[0], values.__getitem__)
-                case _:
-                    raise GraphError(f"a node {node.op} of torch.export is not imported: {node}")
-        return None
-
-    def _attribute(self, owner: Any, target: str) -> Any:
-        """A graph to be inlined, or a tensor that a decomposition holds."""
-        found = python_operator.attrgetter(target)(owner)
-        if not isinstance(found, torch.Tensor):
-            return found
-        made = self.trace.constant(found.detach().cpu().numpy())
-        if made is None:
-            raise GraphError(f"a constant tensor of shape {tuple(found.shape)} is not imported")
-        return made
-
-    def _call(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    def call(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        """What comes of an operator."""
+        before, outer = self.trace.count, self._within
+        args, kwargs = cast(
+            "Any", fx.map_arg((node.args, node.kwargs), lambda each: self._known(values[each]))
+        )
         target: Any = node.target
-        name = str(target)
-        if name.rpartition(".")[0] in IGNORED:
-            return None
-        if (inner := inlined(node, values)) is not None:
-            return self.run(inner.module.graph, inner.inputs, inner.module)
-        args, kwargs = cast("Any", fx.map_arg((node.args, node.kwargs), values.__getitem__))
         if target is python_operator.getitem:
-            return _result(node, args[0], args[1])
-        if not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
-            return _of_python(node, args, kwargs)
-        own, before = self._within is None, self._within
-        self._within = before or node
-        try:
-            return self._operate(node, target, args, kwargs)
-        except EinDecompError as error:
-            if own:
-                [message] = error.args
-                raise type(error)(f"{message}\n{place_of(node)}") from error
-            raise
-        finally:
-            self._within = before
+            result = _result(node, args[0], args[1])
+        elif isinstance(target, type) and issubclass(target, tuple):  # several results, named
+            result = args[0] if len(args) == 1 else args
+        elif not isinstance(target, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
+            raise GraphError(f"{target} is not imported\n{place_of(node)}")
+        else:
+            self._within = outer or node
+            try:
+                result = self._operate(node, target, args, kwargs)
+            except EinDecompError as error:
+                if outer is None:
+                    [message] = error.args
+                    raise type(error)(f"{message}\n{place_of(node)}") from error
+                raise
+            finally:
+                self._within = outer
+        if outer is None:
+            self.made[node] = self.trace.since(before)
+        if changes(node):
+            values[_changed(node)] = result
+        return result
+
+    def _known(self, value: Any) -> Any:
+        """A value as operators take it: tensors that a decomposition holds become formulas."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        made = self.trace.constant(value.detach().cpu().numpy())
+        if made is None:
+            raise GraphError(f"a constant tensor of shape {tuple(value.shape)} is not imported")
+        return made
 
     def _operate(
         self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -131,13 +128,13 @@ class Interpreter:
             self.trace.begin(input_name(f"{path}.{short}" if path else short))
         function = find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
-            found = decomposed(node)
-            if found is None:
+            parts = decomposed(node)
+            if parts is None:
                 raise self._unknown(name)
-            graph, leaves = found
+            graph, leaves = parts
             given = [*_leaves((args, kwargs))]
             pairs = zip(placeholders(graph.graph), (given[k] for k in leaves), strict=True)
-            return self.run(graph.graph, dict(pairs), graph)
+            return walk(graph.graph, dict(pairs), graph, self.call)
         op = Operation(name, self.trace, _metas(node))
         return call_operator(function, op, target._schema, args, kwargs)
 
@@ -149,17 +146,6 @@ class Interpreter:
             f"operator {asked} is not imported{through}; register_torch_operator({asked!r}, "
             "function) of eindecomp.frontends.torch.registry adds it"
         )
-
-
-def _of_python(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Arithmetic of sizes, and tuples of several results."""
-    target: Any = node.target
-    made: object = node.target
-    if isinstance(made, type) and issubclass(made, tuple):
-        return args[0] if len(args) == 1 else args
-    if callable(target) and all(isinstance(arg, int | float) for arg in args):
-        return target(*args, **kwargs)
-    raise GraphError(f"{node.target} is not imported\n{place_of(node)}")
 
 
 def _result(node: fx.Node, results: Sequence[Any], at: int) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch import _prims_common
 
 from eindecomp.errors import GraphError
-from eindecomp.frontends.record import View
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.trace import Trace
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, dtype, kind, type_names
 from eindecomp.lang.scalar import Expr
@@ -108,8 +108,8 @@ def parameter_name(name: str) -> str:
 
 @cache
 def _parameters(function: Importer) -> frozenset[str]:
-    found = inspect.signature(function).parameters.values()
-    return frozenset("**" if each.kind is each.VAR_KEYWORD else each.name for each in found)
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset("**" if each.kind is each.VAR_KEYWORD else each.name for each in parameters)
 
 
 Number = bool | int | float | complex

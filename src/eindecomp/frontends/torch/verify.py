@@ -26,8 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from eindecomp.errors import PlanError, RunError
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.placements import coarsest, of_shape
-from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.applying import Applied
 from eindecomp.frontends.torch.dtensor import make_mesh, to_dtensor
 from eindecomp.frontends.torch.exporting import set_otherwise
@@ -159,7 +159,7 @@ _KINDS = {
     "shard_dim_alltoall": "all-to-all",
     "broadcast": "broadcast",
 }
-"""What functional collectives are called, but for endings of variants."""
+"""The names of functional collectives, without the endings of variants."""
 _SPACES = ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 _STILL = ("wait_tensor", "_wrap_tensor_autograd", "mesh_get_process_group", "barrier")
 """Operators of the same families that move nothing."""
@@ -181,7 +181,7 @@ class Collective:
 
 
 class Recorder(TorchDispatchMode):
-    """While it is entered, writes down every functional collective of this process.
+    """Records every functional collective of this process while it is entered.
 
     All devices are taken to do what this one does, which DTensor ensures by padding uneven pieces.
     An all-reduce is counted as a reduce-scatter and an all-gather.
@@ -192,10 +192,10 @@ class Recorder(TorchDispatchMode):
         self.collectives: list[Collective] = []
 
     def take(self) -> tuple[Collective, ...]:
-        """What was recorded since this was last asked."""
-        found = tuple(self.collectives)
+        """The collectives recorded since the last call."""
+        taken = tuple(self.collectives)
         self.collectives.clear()
-        return found
+        return taken
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None

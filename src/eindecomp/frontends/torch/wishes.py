@@ -14,7 +14,7 @@ from torch.distributed.tensor.placement_types import (
     _StridedShard,  # pyright: ignore[reportPrivateUsage] - the only placement out of mesh order
 )
 
-from eindecomp.frontends.record import View
+from eindecomp.frontends.draft import View
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Reshape
 from eindecomp.graph.vertex import Vertex
@@ -63,7 +63,7 @@ def wishes_of(
     of those wants it.
     """
     readers = _Readers(imported, planned, operands)
-    found: dict[fx.Node, Wish] = {}
+    wishes: dict[fx.Node, Wish] = {}
     for node, made in imported.made.items():
         if not made:
             continue
@@ -76,22 +76,22 @@ def wishes_of(
             else None
             for view in views
         )
-        found[node] = Wish(vertex, wanted, results)
-        found |= dict(_before_views(found[node], imported))
-    return found
+        wishes[node] = Wish(vertex, wanted, results)
+        wishes |= dict(_before_views(wishes[node], imported))
+    return wishes
 
 
 def imported_names(planned: Graph, imported: Graph) -> dict[str, str]:
-    """Under which name each vertex of a plan was imported.
+    """The name under which each vertex of a plan was imported.
 
     One that rewriting has made is known by the first vertex that it was made for.
     """
     users = planned.users()
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in reversed([*planned]):
-        later = (found[user] for user in users[name])
-        found[name] = name if name in imported else next(later, name)
-    return found
+        later = (names[user] for user in users[name])
+        names[name] = name if name in imported else next(later, name)
+    return names
 
 
 def _before_views(wish: Wish, imported: Imported) -> Iterator[tuple[fx.Node, Wish]]:
@@ -118,7 +118,7 @@ def _is_view(node: fx.Node, imported: Imported) -> bool:
 
 
 class _Readers:
-    """Who reads what in the plan, and where operators come in the order of the import."""
+    """The readers of each tensor in the plan, and the order in which operators were imported."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Readers:
 
 
 def _back(vertex: Vertex, places: Placements) -> Placements | None:
-    """Where the input of a vertex that only shows it is to lie, if the vertex is to lie so."""
+    """The placements of a vertex's input, which it only shows, that give it these placements."""
     match vertex.op:
         case Reshape(before, after):
             pass
@@ -192,27 +192,33 @@ def _back(vertex: Vertex, places: Placements) -> Placements | None:
 
 def _along(places: Placements, dims: Mapping[int, int]) -> Placements | None:
     """The same placements along other dimensions; None where one is sharded that has no other."""
-    found: list[Placement] = []
+    moved: list[Placement] = []
     for own in places:
         if not isinstance(own, Shard | _StridedShard):
-            found.append(own)
+            moved.append(own)
         elif own.dim not in dims:
             return None
-        elif isinstance(own, Shard):
-            found.append(Shard(dims[own.dim]))
         else:
-            found.append(_StridedShard(dims[own.dim], split_factor=own.split_factor))
-    return tuple(found)
+            moved.append(shard(dims[own.dim], getattr(own, "split_factor", 1)))
+    return tuple(moved)
+
+
+def shard(dim: int, split_factor: int) -> Placement:
+    """A dimension cut into chunks, or into as many parts of each of `split_factor` chunks."""
+    if split_factor == 1:
+        return Shard(dim)
+    return _StridedShard(dim, split_factor=split_factor)
 
 
 def _wanted(view: View, places: Placements) -> Wanted:
-    """Where an array is wanted whose vertex is to lie so.
+    """Where an array is wanted if its vertex is wanted so.
 
     An axis inside a dimension of several cannot be cut alone: that is not one chunk.
 
-    >>> from eindecomp.frontends.record import Factor, View
+    >>> from eindecomp.frontends.draft import DimFactor, View
     >>> import numpy as np
-    >>> view = View("X", ((Factor(4, 1),), (Factor(2, 0), Factor(3, 2))), np.dtype("float32"))
+    >>> dims = ((DimFactor(4, 1),), (DimFactor(2, 0), DimFactor(3, 2)))
+    >>> view = View("X", dims, np.dtype("float32"))
     >>> _wanted(view, (Shard(0), Shard(1))).of_array
     (Shard(dim=1), Shard(dim=0))
     """

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import (
     at_rank,
     convolved,
     first_in_order,
     first_largest,
-    padded,
+    padded_around,
     ranks,
     running,
     windows,
 )
-from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import ends_of, group_of, grouped_product
 from eindecomp.lang.dtypes import Kind, dtype, kind
 
@@ -96,7 +96,7 @@ def _dot_general(op: Equation, x: View, y: View) -> View:
     if wanted not in (x.dtype, y.dtype):
         # A sum in a wider type is not rounded to the operands' type first.
         x, y = op.trace.cast(x, wanted), op.trace.cast(y, wanted)
-    return op.trace.einsum([Read(x, first), Read(y, second)], output, dtype=op.dtype)
+    return op.trace.einsum([Indexed(x, first), Indexed(y, second)], output, dtype=op.dtype)
 
 
 Symbols = tuple[int, ...]
@@ -137,8 +137,8 @@ def _ragged_dot(op: Equation, x: View, matrices: View, sizes: View) -> View:
     numbers = op.params["ragged_dot_dimension_numbers"]
     (left, right), batch = numbers.dot_dimension_numbers
     rows, groups = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
-    found = (len(x.dims), len(matrices.dims), *left, *rows, *groups, len(right), *batch)
-    if found != (2, 3, 1, 0, 0, 1, (), ()) or op.params["group_offset"] is not None:
+    form = (len(x.dims), len(matrices.dims), *left, *rows, *groups, len(right), *batch)
+    if form != (2, 3, 1, 0, 0, 1, (), ()) or op.params["group_offset"] is not None:
         op.refuse("rows of a matrix times one matrix for each group of them are")
     matrices = op.trace.transpose(matrices, [0, int(right[0]), 3 - int(right[0])])
     group = group_of(op.trace, ends_of(op.trace, sizes), x.shape[0])
@@ -150,10 +150,9 @@ def _convolution(op: Equation, x: View, w: View) -> View:
     p, trace = op.params, op.trace
     numbers = p["dimension_numbers"]
     x, w = trace.transpose(x, numbers.lhs_spec), trace.transpose(w, numbers.rhs_spec)
-    zero = trace.number(0, x.dtype)
-    for k, (low, high) in enumerate(p["padding"]):
-        between = int(p["lhs_dilation"][k]) - 1
-        x = padded(trace, x, zero, k + 2, int(low), int(high), between)
+    pairs = zip(p["padding"], p["lhs_dilation"], strict=True)
+    around = [(*ends, apart - 1) for ends, apart in pairs]
+    x = padded_around(trace, x, trace.number(0, x.dtype), around)
     groups = int(p["feature_group_count"])
     if (by_batch := int(p["batch_group_count"])) > 1:
         # Groups of the batch, each for filters of its own, are groups of channels as well.
@@ -174,9 +173,8 @@ _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window
 def _pool(op: Equation, x: View) -> View:
     p, trace, agg = op.params, op.trace, _POOLS[op.name]
     beside = trace.number(neutral(agg, x.dtype), x.dtype)
-    for place, (low, high) in enumerate(p["padding"]):
-        between = int(p["base_dilation"][place]) - 1
-        x = padded(trace, x, beside, place, int(low), int(high), between)
+    pairs = zip(p["padding"], p["base_dilation"], strict=True)
+    x = padded_around(trace, x, beside, [(*ends, apart - 1) for ends, apart in pairs])
     sizes, steps = p["window_dimensions"], p["window_strides"]
     seen, inside = windows(trace, x, sizes, steps, p["window_dilation"])
     return trace.reduce(seen, inside, agg, dtype=op.dtype)

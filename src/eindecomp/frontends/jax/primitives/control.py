@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import stacked
-from eindecomp.frontends.record import View
 from eindecomp.lang.scalar import Arg, Expr, call
 
 MAX_STEPS = 10_000
@@ -59,7 +59,7 @@ def unrolled(
 ) -> tuple[list[Array], list[list[Array]]]:
     """What a scan carries to its end, and what its steps make, as lists in the order of steps.
 
-    `run` is a step, given its number among the calls, and `at` what an array has for a step.
+    `run` computes a step, given its number; `at` is what an array holds for a step.
     """
     consts, carried, length = (int(params[k]) for k in ("num_consts", "num_carry", "length"))
     fixed, state = [*arrays[:consts]], [*arrays[consts : consts + carried]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf, log
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, log1p
-from eindecomp.frontends.record import View
 from eindecomp.lang.dtypes import Kind, kind
 from eindecomp.lang.scalar import Arg, Expr, call
 
@@ -19,6 +19,7 @@ _FORMULAS = {
     "sub": "x - y",
     "mul": "x * y",
     "pow": "x ** y",
+    "shift_left": "x * 2 ** y",
     "sign": "sign(x)",
     "cbrt": "sign(x) * abs(x) ** (1 / 3)",
     "asinh": (
@@ -122,26 +123,16 @@ def _not(op: Equation, x: View) -> View:
     return op.map("y - x", x, op.trace.number(_all_bits(x), x.dtype))
 
 
-@primitive("shift_left", elementwise=True)
-def _shift_left(op: Equation, x: View, y: View) -> View:
-    return op.map("x * 2 ** y", x, y)
-
-
-@primitive("shift_right_arithmetic", elementwise=True)
+@primitive("shift_right_arithmetic", "shift_right_logical", elementwise=True)
 def _shift_right(op: Equation, x: View, y: View) -> View:
+    if _is_unsigned(x) != (op.name == "shift_right_logical"):
+        op.refuse(f"what becomes of the sign bit cannot be expressed for {x.dtype}")
     if _is_unsigned(x):
-        op.refuse("the sign bit of unsigned integers cannot be expressed")
+        return op.map("x // 2 ** y", x, y)
     # The largest power of two of a signed type; by more bits, only the sign is left.
     most = 8 * x.dtype.itemsize - 2
     shifted = f"x // 2 ** min(max(y, 0), {most})"
     return op.map(f"where(y >= 0 and y <= {most}, {shifted}, where(x < 0, -1, 0))", x, y)
-
-
-@primitive("shift_right_logical", elementwise=True)
-def _shift_right_logical(op: Equation, x: View, y: View) -> View:
-    if not _is_unsigned(x):
-        op.refuse("bits of signed integers cannot be expressed")
-    return op.map("x // 2 ** y", x, y)
 
 
 @primitive("select_n", elementwise=True)

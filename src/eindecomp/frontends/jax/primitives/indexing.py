@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.primitives.shapes import clamped, put
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import (
     RowsAt,
     aggregated_into,
@@ -55,13 +55,13 @@ def _gather(op: Equation, x: View, indices: View) -> View:
         starts[dim] = wide
     made = looked_up(trace, x, starts, (*batch, *(sizes[dim] for dim in windows)), shared)
     rest = [k for k in range(len(x.dims)) if k not in starts and k not in shared]
-    axes = [*(Axis(True, k) for k in range(len(batch)))]
-    axes += [Axis(False, dim) for dim in (*windows, *rest)]
+    axes = [*(DimOf(True, k) for k in range(len(batch)))]
+    axes += [DimOf(False, dim) for dim in (*windows, *rest)]
     gone = {*numbers.collapsed_slice_dims, *shared}
-    kept = iter(Axis(False, k) for k in range(len(x.dims)) if k not in gone)
+    kept = iter(DimOf(False, k) for k in range(len(x.dims)) if k not in gone)
     places = iter(range(len(batch)))
     wanted = [
-        next(kept) if k in numbers.offset_dims else Axis(True, next(places))
+        next(kept) if k in numbers.offset_dims else DimOf(True, next(places))
         for k in range(len(op.shape))
     ]
     return trace.expand(arranged(op, made, axes, wanted), op.shape)
@@ -76,15 +76,15 @@ def _vote(op: Equation, x: View, indices: View, dims: list[int]) -> None:
             op.trace.vote(indices, [*own, None])
 
 
-class Axis(NamedTuple):
-    """A dimension by what it is: of the operand, or of the indices."""
+class DimOf(NamedTuple):
+    """A dimension of a result or an update: a place of the operand, or of the indices."""
 
     of_indices: bool
     place: int
 
 
 def columns(op: Equation, indices: View) -> list[View]:
-    """The array of indices along its last dimension, as whose parts it was put together if so."""
+    """The columns of an array of indices: the parts that it was concatenated from, if it was."""
     last = len(indices.dims) - 1
     place, parts = op.pieces.get(indices, (None, ()))
     if place == last and all(part.shape[last] == 1 for part in parts):
@@ -92,8 +92,8 @@ def columns(op: Equation, indices: View) -> list[View]:
     return [op.trace.index(indices, last, k) for k in range(indices.shape[last])]
 
 
-def arranged(op: Equation, array: View, axes: list[Axis], wanted: list[Axis]) -> View:
-    """An array with dimensions in the order wanted, without others, which are of size 1."""
+def arranged(op: Equation, array: View, axes: list[DimOf], wanted: list[DimOf]) -> View:
+    """An array with its dimensions in the order wanted, without others, which have size 1."""
     gone = [k for k, axis in enumerate(axes) if axis not in wanted]
     array = op.trace.squeeze(array, gone)
     left = [axis for axis in axes if axis in wanted]
@@ -135,7 +135,7 @@ def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
     window = iter(k for k in range(len(x.dims)) if k not in inserted)
     places = iter(range(len(indices.dims) - 1))
     axes = [
-        Axis(False, next(window)) if k in numbers.update_window_dims else Axis(True, next(places))
+        DimOf(False, next(window)) if k in numbers.update_window_dims else DimOf(True, next(places))
         for k in range(len(updates.dims))
     ]
     sizes = {a.place: updates.shape[k] for k, a in enumerate(axes) if not a.of_indices}
@@ -165,10 +165,10 @@ def _is_clip(op: Equation) -> bool:
 
 
 def _put_window(
-    way: _Way, op: Equation, x: View, updates: View, axes: list[Axis], starts: dict[int, View]
+    way: _Way, op: Equation, x: View, updates: View, axes: list[DimOf], starts: dict[int, View]
 ) -> View:
     """One window, at one start."""
-    whole = [Axis(False, k) for k in range(len(x.dims))]
+    whole = [DimOf(False, k) for k in range(len(x.dims))]
     window = arranged(op, updates, axes, whole)
     starts = {d: op.trace.reshape(i, ()) for d, i in starts.items()}
     starts = {d: i for d, i in starts.items() if x.shape[d] != window.shape[d]}
@@ -184,7 +184,7 @@ def _put_rows(
     op: Equation,
     x: View,
     updates: View,
-    axes: list[Axis],
+    axes: list[DimOf],
     starts: dict[int, View],
     shared: dict[int, int],
 ) -> View:
@@ -200,7 +200,7 @@ def _put_rows(
     index = flat_index(op.trace, own, [x.shape[d] for d in dims])
     # Put the dimensions of the indices first, then what a row consists of.
     window = sorted(axis for axis in axes if not axis.of_indices and axis.place not in dims)
-    rows = arranged(op, updates, axes, [*(Axis(True, k) for k in range(len(index.dims))), *window])
+    rows = arranged(op, updates, axes, [*(DimOf(True, k) for k in range(len(index.dims))), *window])
     at = RowsAt(dims, rows, index, shared)
     if not way.agg:
         return put_into(op.trace, x, at)

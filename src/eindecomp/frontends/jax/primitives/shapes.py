@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import (
     cut_apart,
-    padded,
+    padded_around,
     placed,
     replaced,
     reversed_along,
     stacked,
     strided,
 )
-from eindecomp.frontends.record import View
 
 
 @primitive("broadcast_in_dim")
@@ -94,25 +94,16 @@ def _tile(op: Equation, x: View) -> View:
 
 @primitive("pad")
 def _pad(op: Equation, x: View, value: View) -> View:
-    for place, (low, high, between) in enumerate(op.params["padding_config"]):
-        x = padded(op.trace, x, value, place, int(low), int(high), int(between))
-    return x
+    return padded_around(op.trace, x, value, op.params["padding_config"])
 
 
 @primitive("dynamic_slice")
 def _dynamic_slice(op: Equation, x: View, *starts: View) -> View:
     for place, (start, size) in enumerate(zip(starts, op.params["slice_sizes"], strict=True)):
-        last = x.shape[place] - int(size)
-        if not last:
-            continue
-        if start.number is not None:
-            at = min(max(int(start.number.real), 0), last)
-            x = op.trace.slice(x, place, at, at + int(size))
-        else:
-            at = clamped(op, start, last)
-            x = op.trace.take(
-                x, place, op.trace.map("x + y", at, op.trace.iota(int(size), "int64"))
-            )
+        if last := x.shape[place] - int(size):
+            rows = op.trace.iota(int(size), "int64")
+            rows = op.trace.map("x + y", rows, clamped(op, start, last))
+            x = op.trace.take(x, place, rows)
     return x
 
 
@@ -131,7 +122,7 @@ def _dynamic_update_slice(op: Equation, x: View, update: View, *starts: View) ->
 def put(
     op: Equation, x: View, update: View, starts: dict[int, View], *, clamp: bool = True
 ) -> View:
-    """An array with a window of it, which starts at given indices, put in place of its own.
+    """An array with the window that starts at given indices replaced.
 
     Starts are clamped so that the window fits, or else windows that do not fit are dropped.
     """

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.draft import View
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import first_in_order, first_largest, running
-from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.registry import Number, Operation, number, operator
 from eindecomp.lang.dtypes import Kind, kind
 
@@ -46,8 +46,8 @@ def place_of_first(op: Operation, x: View, dim: int | None = None, keepdim: bool
     if not x.dims:
         return op.trace.number(0, "int64")
     monoid = "first_max" if "max" in op.short else "first_min"
-    found = first_largest(op.trace, x, dim % len(x.dims), monoid)
-    return op.trace.unsqueeze(found, dim % len(x.dims)) if keepdim else found
+    first = first_largest(op.trace, x, dim % len(x.dims), monoid)
+    return op.trace.unsqueeze(first, dim % len(x.dims)) if keepdim else first
 
 
 @operator("aten.max.dim", "aten.min.dim")
@@ -83,8 +83,8 @@ def variance_of(
     mean = mean_of(op, wide, at, True)
     apart = op.trace.map("x - y", wide, mean)
     count = max(prod(x.shape[k] for k in at) - float(correction.real), 0.0)
-    found = op.trace.reduce(apart, at, "sum", join=f"x * x / {number(count)}", keep=keep)
-    return (found if prod(x.shape) else op.trace.map("x + nan", found)), mean
+    squares = op.trace.reduce(apart, at, "sum", join=f"x * x / {number(count)}", keep=keep)
+    return (squares if prod(x.shape) else op.trace.map("x + nan", squares)), mean
 
 
 @operator("aten.mean")
@@ -104,9 +104,11 @@ def variance(
     keepdim: bool = False,
 ) -> View | list[View]:
     """The variance, and the mean if it is asked for."""
-    by = int(unbiased) if correction is None else correction
-    found = op.trace.cast(variance_of(op, x, places(x, dim), keepdim, by)[0], op.dtype)
-    return found if len(op.results) == 1 else [found, mean(op, x, dim, keepdim)]
+    by, at = int(unbiased) if correction is None else correction, places(x, dim)
+    spread, middle = variance_of(op, x, at, keepdim, by)
+    both = [spread, middle if keepdim else op.trace.squeeze(middle, at)]
+    results = [op.trace.cast(each, op.dtype) for each in both]
+    return results if len(op.results) == 2 else results[0]
 
 
 @operator("aten.sort", "aten.topk")
@@ -146,31 +148,29 @@ def log_softmax(op: Operation, x: View, dim: int, **_: Any) -> View:
     wide = op.wide(op.trace.cast(x, op.dtype))
     most = op.trace.reduce(wide, [place], "max", keep=True)
     # Exponentials that are no tensor of their own are not kept for gradients.
-    reads, kept = [Read(wide, every), Read(most, every)], [k for k in every if k != place]
+    reads, kept = [Indexed(wide, every), Indexed(most, every)], [k for k in every if k != place]
     summed = op.trace.einsum(reads, kept, "exp(x - y)", "sum")
     logs = op.trace.unsqueeze(op.trace.map("log(x)", summed), place)
     return op.trace.map("x - y - z", wide, most, logs, dtype=op.dtype)
 
 
-def _scaled(op: Operation, found: View, weight: View | None, bias: View | None) -> View:
+def _scaled(op: Operation, normalized: View, weight: View | None, bias: View | None) -> View:
     """What is normalized times a weight plus a bias, in the type of the result."""
     given = [op.wide(each) for each in (weight, bias) if each is not None]
     if not given:
-        return op.trace.cast(found, op.dtype)
+        return op.trace.cast(normalized, op.dtype)
     join = "x * y + z" if len(given) == 2 else "x * y" if weight is not None else "x + y"
-    return op.trace.map(join, found, *given, dtype=op.dtype)
+    return op.trace.map(join, normalized, *given, dtype=op.dtype)
 
 
-def _standardized(op: Operation, x: View, at: Sequence[int], eps: float) -> View:
-    """A tensor of mean 0 and variance 1."""
+def _standardized(
+    op: Operation, x: View, at: Sequence[int], eps: float, known: tuple[View, View] | None = None
+) -> View:
+    """A tensor of mean 0 and variance 1, by statistics over dimensions, or known ones."""
     wide = op.wide(x)
-    variance, mean = variance_of(op, wide, at, True)
-    return _by_statistics(op, wide, mean, variance, eps)
-
-
-def _by_statistics(op: Operation, x: View, mean: View, variance: View, eps: float) -> View:
+    variance, mean = known or variance_of(op, wide, at, True)
     scale = op.trace.map(f"rsqrt(x + {number(eps)})", variance)
-    return op.trace.map("(x - y) * z", x, mean, scale)
+    return op.trace.map("(x - y) * z", wide, mean, scale)
 
 
 @operator("aten.layer_norm")
@@ -201,8 +201,8 @@ def rms_norm(
     wide = op.wide(x)
     least = float(np.finfo(wide.dtype.name).eps) if eps is None else eps
     squares = mean_of(op, op.trace.map("x * x", wide), at, True)
-    found = op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares)
-    return _scaled(op, found, weight, None)
+    normalized = op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares)
+    return _scaled(op, normalized, weight, None)
 
 
 def _per_channel(op: Operation, x: View, given: View | None) -> View | None:
@@ -225,8 +225,8 @@ def group_norm(
     """Normalized over groups of channels and all that comes after."""
     batch, channels, *rest = x.shape
     groups = op.trace.reshape(x, (batch, num_groups, channels // num_groups, *rest))
-    found = _standardized(op, groups, range(2, len(groups.dims)), eps)
-    whole = op.trace.reshape(found, x.shape)
+    normalized = _standardized(op, groups, range(2, len(groups.dims)), eps)
+    whole = op.trace.reshape(normalized, x.shape)
     return _scaled(op, whole, _per_channel(op, x, weight), _per_channel(op, x, bias))
 
 
@@ -249,8 +249,6 @@ def batch_norm(
             "changes running statistics, which a graph cannot; put the module in evaluation mode: "
             "module.eval()"
         )
-    if mean is None or variance is None:
-        found = _standardized(op, x, [k for k in range(len(x.dims)) if k != 1], eps)
-    else:
-        found = _by_statistics(op, op.wide(x), mean, variance, eps)
-    return _scaled(op, found, _per_channel(op, x, weight), _per_channel(op, x, bias))
+    known = None if mean is None or variance is None else (variance, mean)
+    normalized = _standardized(op, x, [k for k in range(len(x.dims)) if k != 1], eps, known)
+    return _scaled(op, normalized, _per_channel(op, x, weight), _per_channel(op, x, bias))

@@ -9,12 +9,12 @@ from typing import Any
 
 from opt_einsum.parser import parse_einsum_input
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import evaluated
-from eindecomp.frontends.join import Read
-from eindecomp.frontends.operations import convolved, padded, windowed, windows
-from eindecomp.frontends.record import View
+from eindecomp.frontends.join import Indexed
+from eindecomp.frontends.operations import convolved, padded_around, windowed, windows
 from eindecomp.frontends.rows_at_indices import group_of, grouped_product
-from eindecomp.frontends.torch.operators.aggregations import mean_of, softmax_of
+from eindecomp.frontends.torch.operators.aggregations import softmax_of
 from eindecomp.frontends.torch.registry import Number, Operation, number, operator
 from eindecomp.lang.dtypes import BOOL, DType
 from eindecomp.lang.scalar import Expr
@@ -27,7 +27,7 @@ def linear(op: Operation, x: View, weight: View, bias: View | None = None) -> Vi
     rows = tuple(range(rank - 1))
     if len(weight.dims) == 1:
         return matmul(op, x, weight)
-    reads = [Read(x, (*rows, rank)), Read(weight, (rank + 1, rank))]
+    reads = [Indexed(x, (*rows, rank)), Indexed(weight, (rank + 1, rank))]
     made = op.trace.einsum(reads, (*rows, rank + 1), dtype=op.dtype)
     op.trace.vote(weight, ("f", None), 1)
     return made if bias is None else op.trace.map("x + y", made, bias, dtype=op.dtype)
@@ -45,7 +45,7 @@ def matmul(op: Operation, x: View, other: View | None = None, mat2: View | None 
     first = (*batch[len(batch) - max(left - 2, 0) :], *((i, k) if left > 1 else (k,)))
     last = (*batch[len(batch) - max(right - 2, 0) :], *((k, j) if right > 1 else (k,)))
     output = (*batch, *((i,) if left > 1 else ()), *((j,) if right > 1 else ()))
-    return op.trace.einsum([Read(x, first), Read(second, last)], output, dtype=op.dtype)
+    return op.trace.einsum([Indexed(x, first), Indexed(second, last)], output, dtype=op.dtype)
 
 
 @operator("aten.addmm", "aten.baddbmm")
@@ -72,7 +72,7 @@ def einsum(op: Operation, equation: str, tensors: Sequence[View], **_: Any) -> V
         if "..." not in equation and len({*term}) == len(term):
             op.trace.vote(tensor, [c.lower() for c in term], 1)
     reads = [
-        Read(tensor, tuple(map(ord, term))) for tensor, term in zip(tensors, terms, strict=True)
+        Indexed(tensor, tuple(map(ord, term))) for tensor, term in zip(tensors, terms, strict=True)
     ]
     return op.trace.einsum(reads, [*map(ord, output)], dtype=op.dtype)
 
@@ -94,10 +94,8 @@ def _per_dimension(given: int | Sequence[int], count: int) -> list[int]:
 
 def _padded(op: Operation, x: View, around: Sequence[int], value: Number = 0) -> View:
     """The last dimensions with a number before and after them."""
-    first = len(x.dims) - len(around)
-    for k, count in enumerate(around):
-        x = padded(op.trace, x, op.trace.number(value, x.dtype), first + k, count, count)
-    return x
+    every = [(count, count, 0) for count in around]
+    return padded_around(op.trace, x, op.trace.number(value, x.dtype), every)
 
 
 @operator("aten.convolution")
@@ -162,28 +160,12 @@ def pool(
         return op.trace.reduce(seen, at, agg, join=join, dtype=op.dtype)
 
     if op.short.startswith("max"):
-        found = aggregated(x, "max", -inf)
-        return [found] if op.short.endswith("indices") else found
+        largest = aggregated(x, "max", -inf)
+        return [largest] if op.short.endswith("indices") else largest
     if divisor_override or count_include_pad:
         return aggregated(x, "sum", join=f"x / {divisor_override or prod(sizes)}")
     counts = aggregated(op.trace.number(1, x.dtype, x.shape), "sum")
     return op.trace.map("x / y", aggregated(x, "sum"), counts, dtype=op.dtype)
-
-
-@operator(
-    "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
-    "aten._adaptive_avg_pool2d",
-)  # fmt: skip
-def adaptive_avg_pool(op: Operation, x: View, output_size: Sequence[int]) -> View:
-    """The means of parts, as many as are wanted."""
-    rank = len(output_size)
-    before = x.shape[:-rank]
-    pairs = [*zip(x.shape[-rank:], op.shape[-rank:], strict=True)]
-    if any(size % count for size, count in pairs):
-        raise op.refuse(f"is imported for sizes that divide those of the input, {x.shape}")
-    apart = op.trace.reshape(x, (*before, *(n for s, c in pairs for n in (c, s // c))))
-    at = [len(before) + 2 * k + 1 for k in range(rank)]
-    return op.trace.cast(mean_of(op, apart, at, False), op.dtype)
 
 
 MOST_TOLD = 2**24
@@ -212,8 +194,8 @@ def attention(
     batch = tuple(range(rank - 2))
     s, t, d, e = rank, rank + 1, rank + 2, rank + 3
 
-    def read(array: View, *last: int) -> Read:
-        return Read(array, (*batch[len(batch) + 2 - len(array.dims) :], *last))
+    def read(array: View, *last: int) -> Indexed:
+        return Indexed(array, (*batch[len(batch) + 2 - len(array.dims) :], *last))
 
     products = op.trace.einsum([read(query, s, d), read(key, t, d)], (*batch, s, t))
     by = 1 / sqrt(query.shape[-1]) if scale is None else scale
@@ -226,19 +208,19 @@ def attention(
             op.trace.vote(array, ("b", heads, "s", "d"))
         op.trace.vote(products, ("b", ("h", "g"), None, None))
     reads = [read(weights, s, t), read(value, t, e)]
-    found = op.trace.einsum(reads, (*batch, s, e), dtype=op.dtype)
-    return found if attn_mask is None else _seen_only(op, found, attn_mask)
+    result = op.trace.einsum(reads, (*batch, s, e), dtype=op.dtype)
+    return result if attn_mask is None else _seen_only(op, result, attn_mask)
 
 
-def _seen_only(op: Operation, found: View, mask: View) -> View:
+def _seen_only(op: Operation, result: View, mask: View) -> View:
     """Zeros for the queries that a mask lets see no key, as torch has it."""
     is_truth = mask.dtype == BOOL
     value = op.trace.formula(mask) if prod(mask.shape) <= MOST_TOLD else None
     if value is not None and _all_see(value, mask.shape, mask.dtype):
-        return found
+        return result
     seen = op.trace.reduce(mask, [len(mask.dims) - 1], "any" if is_truth else "max", keep=True)
     seen = seen if is_truth else op.trace.map("x > -inf", seen)
-    return op.trace.map("where(x, y, 0)", seen, found, dtype=op.dtype)
+    return op.trace.map("where(x, y, 0)", seen, result, dtype=op.dtype)
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import log
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.operations import COMPLEX, EXACT, REST, ROUND_EVEN, UNARY, stacked
-from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.registry import (
     Number,
     Operand,
@@ -97,8 +97,8 @@ def divide(op: Operation, x: Operand, other: Operand, rounding_mode: str | None 
         size = "abs(x) // abs(y)"
         return op.map(f"where((x < 0) != (y < 0), -({size}), {size})", x, other)
     pair = [op.array(operand, op.dtype) for operand in (x, other)]
-    found = op.trace.map("x / y", *pair, dtype=op.dtype)
-    return found if rounding_mode is None else op.map(_MAPS["trunc"], found)
+    quotient = op.trace.map("x / y", *pair, dtype=op.dtype)
+    return quotient if rounding_mode is None else op.map(_MAPS["trunc"], quotient)
 
 
 @operator("aten.pow")
@@ -130,11 +130,11 @@ def masked_fill(op: Operation, x: View, mask: View, value: Operand) -> View:
 @operator("aten.clamp")
 def clamp(op: Operation, x: View, min_: Operand | None = None, max_: Operand | None = None) -> View:
     """Kept within limits."""
-    found = op.trace.cast(x, op.dtype)
+    kept = op.trace.cast(x, op.dtype)
     for join, limit in (("max(x, y)", min_), ("min(x, y)", max_)):
         if limit is not None:
-            found = op.trace.map(join, found, op.array(limit, op.dtype))
-    return found
+            kept = op.trace.map(join, kept, op.array(limit, op.dtype))
+    return kept
 
 
 @operator("aten.gelu")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import replaced
-from eindecomp.frontends.record import View
 from eindecomp.frontends.rows_at_indices import (
     RowsAt,
     aggregated_at,
@@ -76,13 +76,6 @@ def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
     place = dim % len(x.dims)
     shared = {k: k for k in range(len(x.dims)) if k != place}
     return RowsAt([place], src, index, shared)
-
-
-@operator("aten.scatter_add")
-def scatter_add(op: Operation, x: View, dim: int, index: View, src: View) -> View:
-    """Elements added at indices along a dimension."""
-    summed = aggregated_into(op.trace, x, _along(op, x, dim, index, src), "sum")
-    return op.trace.map("x + y", x, summed, dtype=op.dtype)
 
 
 @operator("aten.scatter")
@@ -167,9 +160,15 @@ def refused(op: Operation, **_: Any) -> View:
 _JOINS = {"sum": "x + y", "prod": "x * y", "amax": "max(x, y)", "amin": "min(x, y)"}
 
 
-@operator("aten.scatter_reduce")
+@operator("aten.scatter_reduce", "aten.scatter_add")
 def scatter_reduce(
-    op: Operation, x: View, dim: int, index: View, src: View, reduce: str, include_self: bool = True
+    op: Operation,
+    x: View,
+    dim: int,
+    index: View,
+    src: View,
+    reduce: str = "sum",
+    include_self: bool = True,
 ) -> View:
     """Elements aggregated at indices along a dimension, together with what is there or not."""
     ones = op.trace.number(1, "int64", index.shape)
@@ -242,5 +241,5 @@ def histc(op: Operation, x: View, bins: int = 100, min_: Number = 0, max_: Numbe
     place = f"min((x - ({low!r})) * {bins!r} / ({span!r}) // 1, {bins - 1})"
     inside = f"x >= {low!r} and x <= {low + span!r}"
     rank = len(x.dims)
-    reads = [Read(x, tuple(range(rank))), Read(op.trace.iota(bins, "int64"), (rank,))]
+    reads = [Indexed(x, tuple(range(rank))), Indexed(op.trace.iota(bins, "int64"), (rank,))]
     return op.trace.einsum(reads, (rank,), f"int64({inside} and {place} == y)", "sum", op.dtype)

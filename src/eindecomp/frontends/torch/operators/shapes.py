@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from eindecomp.frontends.join import Read
+from eindecomp.frontends.draft import View
+from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import cut_apart, padded, placed, reversed_along, stacked
-from eindecomp.frontends.record import View
 from eindecomp.frontends.torch.registry import Number, Operation, operator
 
 
@@ -217,4 +217,4 @@ def diagonal(op: Operation, x: View, offset: int = 0, dim1: int = 0, dim2: int =
     symbols = [*range(len(x.dims))]
     symbols[second] = first
     output = [k for k in range(len(x.dims)) if k not in (first, second)]
-    return op.trace.einsum([Read(x, tuple(symbols))], [*output, first], None, None)
+    return op.trace.einsum([Indexed(x, tuple(symbols))], [*output, first], None, None)

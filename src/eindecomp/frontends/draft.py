@@ -1,9 +1,9 @@
-"""Arrays as views of a vertex, and `Record`: the graph that grows while a model is imported.
+"""Arrays as views of a vertex, and `Draft`: the graph that grows while a model is imported.
 
 Arrays of frameworks have no labels. A dimension of one is a product of *factors*, outermost first.
 A factor is an axis of the vertex or, where it has no axis, a repetition. So transposing, adding and
 dropping dimensions of size 1, expanding, merging dimensions, and splitting what is repeated take no
-vertex. The record knows which dimensions operations align, and names them in the end.
+vertex. The draft knows which dimensions operations align, and names them in the end.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Operand = tuple[str, Sequence[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class DimFactor:
     """An axis of a vertex, or without one a repetition."""
 
     size: int
     axis: int | None = None
 
 
-Dim = tuple[Factor, ...]
+Dim = tuple[DimFactor, ...]
 
 
 def size_of(dim: Dim) -> int:
     """The size of a dimension.
 
-    >>> size_of((Factor(2, 0), Factor(3)))
+    >>> size_of((DimFactor(2, 0), DimFactor(3)))
     6
     """
     return prod(factor.size for factor in dim)
@@ -64,26 +64,21 @@ class View:
         """The size of every dimension."""
         return tuple(map(size_of, self.dims))
 
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The axes of the vertex in the order in which the dimensions show them."""
-        return tuple(f.axis for dim in self.dims for f in dim if f.axis is not None)
-
 
 def with_dim(array: View, place: int, dim: Dim) -> View:
-    """The same with another dimension at a place."""
+    """The array with another dimension at a place."""
     return replace(array, dims=(*array.dims[:place], dim, *array.dims[place + 1 :]))
 
 
 def transposed(array: View, order: Sequence[int]) -> View:
-    """The same with its dimensions in another order."""
+    """The array with its dimensions in another order."""
     return replace(array, dims=tuple(array.dims[k] for k in order))
 
 
 def common_factors(dims: Sequence[Dim]) -> tuple[int, ...] | None:
     """The sizes into which dimensions of one size can all be cut; None if their cuts do not nest.
 
-    >>> common_factors([(Factor(32, 0),), (Factor(8, 0), Factor(4))])
+    >>> common_factors([(DimFactor(32, 0),), (DimFactor(8, 0), DimFactor(4))])
     (8, 4)
     """
     ends: set[int] = set()
@@ -93,17 +88,17 @@ def common_factors(dims: Sequence[Dim]) -> tuple[int, ...] | None:
             inner *= factor.size
             ends.add(inner)
     ordered = sorted(ends - {1})
-    found: list[int] = []
+    factors: list[int] = []
     below = 1
     for end in ordered:
         if end % below:
             return None
-        found.append(end // below)
+        factors.append(end // below)
         below = end
-    return tuple(reversed(found))
+    return tuple(reversed(factors))
 
 
-class Record:
+class Draft:
     """Vertices under makeshift labels, with the class of every dimension."""
 
     def __init__(self) -> None:
@@ -112,7 +107,7 @@ class Record:
         self.stem = "T"
         """What the vertices that come next are called."""
         self.local: dict[str, dict[str, int]] = {}
-        """Of every vertex the class of each label."""
+        """For each vertex, the class of each of its labels."""
 
     def dims(self, name: str) -> tuple[int, ...]:
         """The classes of a vertex's dimensions."""
@@ -172,7 +167,7 @@ class Record:
 
 def whole(vertex: Vertex) -> View:
     """A vertex as it lies."""
-    dims = tuple((Factor(size, axis),) for axis, size in enumerate(vertex.shape))
+    dims = tuple((DimFactor(size, axis),) for axis, size in enumerate(vertex.shape))
     return View(vertex.name, dims, vertex.dtype)
 
 
@@ -197,7 +192,7 @@ class LabelNames:
         self._count = 0
 
     def new(self, size: int) -> int:
-        """A dimension that nothing is known of yet."""
+        """A new dimension, about which nothing is known yet."""
         self._parent.append(len(self._parent))
         self._sizes.append(size)
         return len(self._parent) - 1
@@ -260,16 +255,16 @@ class LabelNames:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, each other than those before it.
+    """The names, changed where an earlier one is the same.
 
     >>> distinct(["b", "s", "s", "s"])
     ['b', 's', 't', 'u']
     """
-    found: list[str] = []
+    taken: list[str] = []
     for name in names:
         stem, count = name, 1
-        while name in found:
+        while name in taken:
             count += 1
             name = _SECOND.get(name) or f"{stem}_{count}"
-        found.append(name)
-    return found
+        taken.append(name)
+    return taken
