@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from math import inf, isqrt
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from eindecomp.engines.engine import Engine
 from eindecomp.engines.spmd.exchange import Transport, exchange_of
-from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
+from eindecomp.engines.spmd.host_arrays import HostArrays
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
@@ -303,8 +304,10 @@ class RankLinks:
         memory = RankMemory(arrays, {}, {}, [None] * len(buffers), [0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
-        # As the engine makes what is sent all-to-all: where others can read it.
-        memory.held[step.source] = tuple(shared_array(shape, dtype) for dtype in source.types)
+        # As the engine does: what is sent all-to-all lies where others can read it, and only that,
+        # since MPI is slower to send it from there.
+        make = partial(arrays.make, shape, is_shared=collective == "all_to_all")
+        memory.held[step.source] = tuple(map(make, source.types))
         for array in memory.arrays(step.source):
             array[...] = 1
 
