@@ -62,7 +62,7 @@ class SpmdEngine:
 
     `transport` is `mpi` or `torch`, by default the one whose launcher started the job. With
     `overlap` communication begins as soon as its source is there; without, when its turn comes.
-    Who waits for a rank that does nothing for `timeout` seconds ends the job. `outputs` are files
+    A rank that waits `timeout` seconds for one that does nothing ends the job. `outputs` are files
     to which ranks write results, each its own block: {"Z": "z.zarr"}, or "Z=z.npy". With a folder
     `checkpoint`, ranks write what they hold as soon as a tensor of `checkpoint_at` is computed, and
     a rerun of the same plan on the same inputs begins there: ["H3", "H7"], or "H3,H7". With a
@@ -174,10 +174,10 @@ class SpmdProgram:
         moved = moves(mesh, tiling, wanted, rank)
         exchange = exchange_of(moved, here, box, len(self.program.steps))
         arrays = self._arrays
-        found = arrays.library.empty(shape_of(box), dtype)
-        exchange.start(arrays, arrays.taken(block), found).finish()
+        made = arrays.library.empty(shape_of(box), dtype)
+        exchange.start(arrays, arrays.taken(block), made).finish()
         arrays.settle()
-        return found
+        return made
 
     def _load(self, memory: RankMemory, into: int) -> None:
         block = self._loaded(memory, into)
@@ -206,7 +206,7 @@ class SpmdProgram:
             self._arrays,
             inputs,
             scalars,
-            [None] * len(program.buffers),
+            [()] * len(program.buffers),
             [0] * len(program.steps),
             [*scalars.values()],
             donated,

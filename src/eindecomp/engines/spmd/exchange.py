@@ -60,10 +60,10 @@ class Carrier(Protocol):
     def exchange(
         self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
     ) -> Pending:
-        """Elements to other ranks and from them; nothing else is under way with this tag.
+        """Send elements to other ranks and receive theirs; nothing else is under way with this tag.
 
-        If all ranks of a `group` exchange among each other in this step, that is it. All ranks
-        begin their exchanges in the order of the program.
+        A `group` is given if all its ranks exchange among each other in this step. All ranks begin
+        their exchanges in the order of the program.
         """
         ...
 
@@ -114,7 +114,7 @@ class RankArrays(Protocol):
     """What moves them from rank to rank."""
 
     def stored(self, given: Any, vertex: Vertex) -> Any:
-        """What was given for an input, checked, and left where it is."""
+        """The array given for an input, checked, and left where it is."""
         ...
 
     def block(self, given: Any, box: Box, *, copy: bool) -> Array:
@@ -138,11 +138,11 @@ class RankArrays(Protocol):
         ...
 
     def give(self, array: Array) -> None:
-        """Take an array that nobody reads any more; it may be made another of."""
+        """Take back an array that nobody reads any more; its memory may be used again."""
         ...
 
     def let_go(self) -> None:
-        """Keep no array any longer that was given."""
+        """Let go of all arrays that were given back."""
         ...
 
     def neighbours(self) -> Mapping[int, int]:
@@ -150,7 +150,7 @@ class RankArrays(Protocol):
         ...
 
     def settle(self) -> None:
-        """Wait for the device to have done all that it was told to."""
+        """Wait until the device has done all that it was told to."""
         ...
 
 
@@ -226,7 +226,7 @@ class BlockExchange:
     """The ranks among which all of this is, this one too; none if there is no such group."""
 
     def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
-        """Begin with it."""
+        """Begin to exchange blocks of `source` and `target`."""
         copy = arrays.library.copy
         out_spans, going = self.out.spans(source, arrays), source
         if out_spans is None:

@@ -161,7 +161,7 @@ _MARK = 0x45696E446563
 
 
 def _find_neighbours(transport: Transport) -> dict[int, int]:
-    """Ranks tell each other who they are, and whether they can map what the others have."""
+    """The ranks of this machine, by process, if each can map the memory files of all others."""
     host, rank = socket.gethostname(), transport.rank
     probe = shared_array((1,), np.dtype(np.int64)) if hasattr(os, "memfd_create") else None
     file = None if probe is None else file_of(probe)
@@ -180,10 +180,10 @@ def _can_map(process: int, descriptor: int, rank: int) -> bool:
     if descriptor < 0:
         return False
     try:
-        found = mapped(process, MemoryFile(descriptor, 0), (1,), np.dtype(np.int64))
+        probe = mapped(process, MemoryFile(descriptor, 0), (1,), np.dtype(np.int64))
     except OSError:
         return False
-    return int(found[0]) == _MARK + rank
+    return int(probe[0]) == _MARK + rank
 
 
 # Blocks that are read where they lie
@@ -207,8 +207,8 @@ class MappedBlock:
 class MappedExchange:
     """An exchange by which ranks of one machine read what they want of each other.
 
-    They tell each other in which memory files their arrays are, read, and wait until those who read
-    of them have done so.
+    Each tells its readers which memory file holds its array, reads what it wants of others, and
+    waits until its own readers are done.
     """
 
     reads: tuple[MappedBlock, ...]

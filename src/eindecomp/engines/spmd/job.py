@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
 from eindecomp.engines.engine import Ranks, agree, at_first, common_token
@@ -35,10 +35,6 @@ from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import DeviceRow
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, kind_of
-
-if TYPE_CHECKING:
-    pass
-
 
 NAMES = ("mpi", "torch")
 

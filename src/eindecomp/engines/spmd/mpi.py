@@ -20,8 +20,8 @@ _UNITS = {
     8: (np.int64, MPI.INT64_T),
     16: (np.complex128, MPI.C_DOUBLE_COMPLEX),
 }
-"""Elements travel as bits, since MPI does not know all types. They are counted in elements: its
-counts are of 32 bits, which reaches further so than in bytes."""
+"""Elements travel as bits, since MPI does not know all types. Counts are of elements, not bytes:
+MPI's have 32 bits, which reach further so."""
 _WATCH = 1
 """The tag of what watching threads tell each other."""
 
@@ -43,9 +43,9 @@ class MpiTransport:
     def exchange(
         self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
     ) -> Requests:
-        """Elements to other ranks and from them; among a group, by one collective.
+        """Send elements to other ranks and receive theirs; among a group, by one collective.
 
-        Open MPI's collective is the faster one where ranks share cores with other programs.
+        Open MPI's collective is faster where ranks share cores with other programs.
         """
         if group:
             if group not in self._groups:
@@ -68,9 +68,9 @@ class MpiTransport:
 
     def gather_counts(self, own: Array) -> Array:
         """The integers of every rank."""
-        found = np.empty((self.size, own.size), own.dtype)
-        self._world.Allgather(own, found)
-        return found
+        rows = np.empty((self.size, own.size), own.dtype)
+        self._world.Allgather(own, rows)
+        return rows
 
     def post(self, state: bytes) -> None:
         """Tell all others; one that has not taken what it was told before is left alone."""
@@ -82,14 +82,14 @@ class MpiTransport:
 
     def heard(self) -> dict[int, bytes]:
         """What ranks have told since this was asked last, the latest of each."""
-        found: dict[int, bytes] = {}
+        states: dict[int, bytes] = {}
         status = MPI.Status()
         while self._watchers.Iprobe(MPI.ANY_SOURCE, _WATCH, status):
             peer = status.Get_source()
             state = np.empty(status.Get_count(MPI.BYTE), np.uint8)
             self._watchers.Recv([state, MPI.BYTE], peer, _WATCH)
-            found[peer] = state.tobytes()
-        return found
+            states[peer] = state.tobytes()
+        return states
 
     def lost(self) -> list[int]:
         """None that would be known here: mpirun ends the job of a rank that has died."""
@@ -133,10 +133,10 @@ def _all_of(array: Array) -> list[Any]:
 
 
 def _spans(side: PeerSpans, group: Sequence[int]) -> list[Any]:
-    """What a collective takes of an array, or brings to it.
+    """One side of a collective, as MPI takes it: the array, and the counts and starts of its spans.
 
-    It begins with the first element that travels: given one address to send from and to receive at,
-    Open MPI takes that for `MPI_IN_PLACE`.
+    The array begins with the first element that travels: Open MPI takes equal addresses to send
+    from and to receive at for `MPI_IN_PLACE`.
     """
     spans = [side.spans.get(rank, (0, 0)) for rank in group]
     used = [start for start, count in spans if count]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eindecomp.engines.resources import LARGE
@@ -37,6 +38,7 @@ from eindecomp.tra.program.steps import (
     Generate,
     Load,
     Move,
+    Read,
     ReduceScatter,
     Role,
 )
@@ -52,12 +54,12 @@ SMALL = 1 << 16  # bytes of a rank's block that is not worth being read by other
 
 
 class Room(NamedTuple):
-    """What arrays a buffer has."""
+    """The arrays that a buffer needs, and what makes them."""
 
     shapes: tuple[tuple[tuple[int, ...], DType], ...]
     nbytes: int
-    is_shared: bool
-    """Whether other ranks read them where they are."""
+    make: Callable[[tuple[int, ...], DType], Array]
+    """Makes one of them, with anything in it."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,8 @@ class RankMemory:
     """What arrays there are, and where they come from."""
     inputs: Mapping[str, Any]
     scalars: Mapping[str, Any]
-    held: list[Arrays | None]
+    held: list[Arrays]
+    """By buffer, its arrays; none before it is made and after it is freed."""
     received: list[int]
     """By step, how many bytes have come."""
     values: Sequence[object] = ()
@@ -78,36 +81,35 @@ class RankMemory:
     started: dict[int, Begun] = field(default_factory=dict[int, "Begun"])
     """By step, what is to be waited for."""
     parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
-    """By step, where partial results of others come to."""
+    """By step, the arrays that receive the partial results of other ranks."""
     bytes_held: int = 0
     peak: int = 0
 
     def make(self, buffer: int, room: Room) -> Arrays:
         """Arrays for a buffer, with anything in them."""
-        make, is_shared = self.kind.make, room.is_shared
-        made = tuple([make(shape, dtype, is_shared) for shape, dtype in room.shapes])
-        self.held[buffer] = made
+        make = room.make
+        self.held[buffer] = made = tuple([make(shape, dtype) for shape, dtype in room.shapes])
         self.grow(room.nbytes)
         return made
 
     def grow(self, count: int) -> None:
-        """Note that so many bytes more are held."""
+        """Note that `count` more bytes are held."""
         self.bytes_held += count
-        self.peak = max(self.peak, self.bytes_held)
+        if self.bytes_held > self.peak:
+            self.peak = self.bytes_held
 
     def drop(self, buffer: int, owned: int) -> None:
         """Let go of a buffer."""
-        arrays = self.held[buffer]
-        self.held[buffer] = None
+        arrays, self.held[buffer] = self.held[buffer], ()
         self.bytes_held -= owned
-        if owned >= LARGE and arrays is not None:
+        if owned >= LARGE:
             for array in arrays:
                 self.kind.give(array)
 
     def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
         """Let go of a block of an input, and of its memory if it was made here or donated."""
         given, array = self.inputs[name], self.array(buffer)
-        self.held[buffer] = None
+        self.held[buffer] = ()
         if isinstance(given, Tensor):
             if name not in self.donated:
                 return
@@ -117,13 +119,7 @@ class RankMemory:
 
     def array(self, buffer: int) -> Array:
         """What is held of a tensor."""
-        return self.arrays(buffer)[0]
-
-    def arrays(self, buffer: int) -> Arrays:
-        """What is held of a buffer."""
-        arrays = self.held[buffer]
-        assert arrays is not None  # noqa: S101 - the program frees nothing that is read
-        return arrays
+        return self.held[buffer][0]
 
 
 Do = Callable[[RankMemory], None]
@@ -212,8 +208,11 @@ class _Binder:
 
     def _room(self, buffer: int) -> Room:
         made, shape = self.program.buffers[buffer], shape_of(self._box(buffer))
-        nbytes = made.nbytes(self.program.mesh, self.rank)
-        return Room(tuple((shape, dtype) for dtype in made.types), nbytes, buffer in self.shared)
+        nbytes, is_shared = made.nbytes(self.program.mesh, self.rank), buffer in self.shared
+        make = self.arrays.library.empty  # of small arrays none are kept to be used again
+        if is_shared or nbytes >= LARGE:
+            make = partial(self.arrays.make, is_shared=is_shared)
+        return Room(tuple((shape, dtype) for dtype in made.types), nbytes, make)
 
     # What it does alone
 
@@ -232,14 +231,11 @@ class _Binder:
     def _compute(self, step: Compute, own: DeviceStep) -> Do:
         graph = self.program.graph
         kernel = self.arrays.library.kernel(graph, graph[step.vertex])
-        reads = [
-            None if read is None or box is None else self._read(read.buffer, box)
-            for read, box in zip(step.reads, own.reads, strict=True)
-        ]
+        reads = [self._read(*each) for each in zip(step.reads, own.reads, strict=True)]
         into, room, is_partial = step.into, self._room(step.into), step.is_partial
 
         def compute(memory: RankMemory) -> None:
-            operands = [None if read is None else read(memory) for read in reads]
+            operands = [read(memory) for read in reads]
             made = memory.make(into, room)
             if is_partial:
                 kernel.partial(operands, made, memory.values)
@@ -248,17 +244,19 @@ class _Binder:
 
         return compute
 
-    def _read(self, buffer: int, box: Box) -> Callable[[RankMemory], Array]:
-        """What gives a block of what the rank holds."""
-        held = self._box(buffer)
+    def _read(self, read: Read | None, box: Box | None) -> Callable[[RankMemory], Array]:
+        """What gives a kernel its operand: a block of what the rank holds, or None."""
+        if read is None or box is None:
+            return lambda _: None
+        buffer, held = read.buffer, self._box(read.buffer)
         if box == held:
-            return lambda memory: memory.array(buffer)
+            return lambda memory: memory.held[buffer][0]
         if not volume(box):
             of = self.program.buffers[buffer].types[0]
             nothing = self.arrays.library.empty(shape_of(box), of)
             return lambda _: nothing
         where = within(box, held)
-        return lambda memory: memory.array(buffer)[where]
+        return lambda memory: memory.held[buffer][0][where]
 
     def _free(self, step: Free) -> Do:
         number, buffer = step.buffer, self.program.buffers[step.buffer]
@@ -338,8 +336,8 @@ class _Binder:
 
         It does so in the order of the plan, so that every run and every engine rounds alike.
         """
-        partial, home, arrays = step.source, step.into, self.arrays
-        types, room = self.program.buffers[partial].types, self._room(home)
+        source, home, arrays = step.source, step.into, self.arrays
+        types, room = self.program.buffers[source].types, self._room(home)
         exchange, shape = self._parts(number, step, own)
         combine, finish = self._combine(step, own), _ending(number)
 
@@ -350,7 +348,7 @@ class _Binder:
             memory.parts[number] = stacks
             memory.started[number] = [
                 exchange.start(arrays, array, stack)
-                for array, stack in zip(memory.arrays(partial), stacks, strict=True)
+                for array, stack in zip(memory.held[source], stacks, strict=True)
             ]
 
         def end(memory: RankMemory) -> None:
@@ -383,15 +381,15 @@ class _Binder:
         """What makes the rank's block of the result of its own part and those of others."""
         if not volume(own.box):
             return lambda _memory, _stacks: None
-        graph, partial, home = self.program.graph, step.source, step.into
+        graph, source, home = self.program.graph, step.source, step.into
         kernel = self.arrays.library.kernel(graph, graph[step.vertex])
-        here, there = (within(own.box, self._box(number)) for number in (partial, home))
+        here, there = (within(own.box, self._box(number)) for number in (source, home))
         others = [rank for rank in own.members if rank != self.rank]
         order = [None if r == self.rank else others.index(r) for r in own.members]
 
         def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
             # What was sent is of no more use: the sum may be made in it.
-            mine = tuple([array[here] for array in memory.arrays(partial)])
+            mine = tuple([array[here] for array in memory.held[source]])
             states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
             for state in states[1:]:
                 kernel.combine(states[0], state)

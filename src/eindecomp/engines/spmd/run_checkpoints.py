@@ -54,10 +54,10 @@ def in_segments(calls: Sequence[Call], cuts: Sequence[int]) -> list[list[Call]]:
 
     A step reads only what earlier ones have written, so that any such order is right.
     """
-    found: list[list[Call]] = [[] for _ in range(len(cuts) + 1)]
+    segments: list[list[Call]] = [[] for _ in range(len(cuts) + 1)]
     for call in calls:
-        found[sum(call[0] > cut for cut in cuts)].append(call)
-    return found
+        segments[sum(call[0] > cut for cut in cuts)].append(call)
+    return segments
 
 
 class RunCheckpoints:
@@ -113,13 +113,13 @@ class RunCheckpoints:
             live = self._live(cut)
             try:
                 step = self.steps.read(place)
-                found = agree(self.ranks, lambda step=step, live=live: self._read(step, live))
+                saved = agree(self.ranks, lambda step=step, live=live: self._read(step, live))
             except InputError as error:
                 if self.ranks.rank == 0:
                     told = f"a checkpoint is damaged: {error}; what it had is computed again"
                     warnings.warn(told, RuntimeWarning, stacklevel=2)
                 continue
-            for number, arrays in found.items():
+            for number, arrays in saved.items():
                 memory.held[number] = tuple(map(self.library.from_numpy, arrays))
                 memory.grow(self.program.buffers[number].nbytes(self.program.mesh, self.ranks.rank))
             return cut + 1, {buffer for buffer in live if self._is_given(buffer)}
@@ -153,7 +153,7 @@ class RunCheckpoints:
             f"{number}.{k}": np.ascontiguousarray(as_numpy(array)).reshape(-1).view(np.uint8)
             for number in self._live(cut)
             if not self._is_given(number)
-            for k, array in enumerate(memory.arrays(number))
+            for k, array in enumerate(memory.held[number])
         }
         try:
             self.steps.write(self.cuts[cut], arrays, {}, {"run": self.digest})

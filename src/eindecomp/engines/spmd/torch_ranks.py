@@ -91,17 +91,17 @@ class TorchTransport:
         longest = int(sizes.max())
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: len(own)] = torch.from_numpy(np.frombuffer(own, np.uint8).copy())
-        found = torch.empty(self.size * longest, dtype=torch.uint8)
-        ALL_GATHER(found, padded, self._everybody)
-        rows: np.ndarray[Any, Any] = found.numpy().reshape(self.size, longest)
+        together = torch.empty(self.size * longest, dtype=torch.uint8)
+        ALL_GATHER(together, padded, self._everybody)
+        rows: np.ndarray[Any, Any] = together.numpy().reshape(self.size, longest)
         counts: np.ndarray[Any, Any] = sizes.numpy()
         return [row[:n].tobytes() for row, n in zip(rows, counts, strict=True)]
 
     def gather_counts(self, own: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The integers of every rank."""
-        found = torch.empty(self.size * own.size, dtype=torch.int64)
-        ALL_GATHER(found, torch.from_numpy(own.copy()), self._everybody)
-        return found.numpy().reshape(self.size, own.size)
+        together = torch.empty(self.size * own.size, dtype=torch.int64)
+        ALL_GATHER(together, torch.from_numpy(own.copy()), self._everybody)
+        return together.numpy().reshape(self.size, own.size)
 
     def post(self, state: bytes) -> None:
         """Tell all others, in the store by which the job was started."""
@@ -109,22 +109,22 @@ class TorchTransport:
 
     def heard(self) -> dict[int, bytes]:
         """What ranks have told since this was asked last."""
-        found: dict[int, bytes] = {}
+        states: dict[int, bytes] = {}
         for peer in range(self.size):
             name = f"rank {peer}"
             if peer == self.rank or not self._board.check([name]):
                 continue
             state = bytes(self._board.get(name))
             if state != self._seen.get(peer):
-                found[peer] = self._seen[peer] = state
-        return found
+                states[peer] = self._seen[peer] = state
+        return states
 
     def lost(self) -> list[int]:
         """The ranks of this machine whose processes are gone; one that is going has a moment."""
         end = monotonic() + _GOING
-        while not (found := self._gone()) and monotonic() < end:
+        while not (gone := self._gone()) and monotonic() < end:
             sleep(_GOING / 20)
-        return found
+        return gone
 
     def _gone(self) -> list[int]:
         here = self._processes[self.rank][0]
@@ -285,29 +285,26 @@ def torch_arrays(given: object, transport: Transport, ranks: Ranks) -> TorchArra
     """Tensors on the device that was asked for; all ranks ask together."""
     assert isinstance(transport, TorchTransport)  # noqa: S101 - its name says so
     device = agree(ranks, lambda: device_of_rank(given, transport))
-    found = tuple(ranks.gather_bytes(_identity(device).encode()))
-    if b"cpu" in found:
-        gpus = [str(rank) for rank, each in enumerate(found) if each != b"cpu"]
+    cuda: Any = torch.cuda  # whose types know nothing of these
+    is_cpu = device.type == "cpu"  # all of which are alike
+    own = "cpu" if is_cpu else str(cuda.get_device_properties(device).uuid)
+    devices = tuple(ranks.gather_bytes(own.encode()))
+    if b"cpu" in devices:
+        gpus = [str(rank) for rank, each in enumerate(devices) if each != b"cpu"]
         if gpus:
             raise InputError(f"device: ranks {', '.join(gpus)} are on GPUs, the others on the CPU")
         return TorchArrays(device, transport)
-    if found not in _NCCL:
-        check_own_gpus(found)
-        _NCCL[found] = NcclCarrier(transport.size, device)
-    return TorchArrays(device, _NCCL[found])
-
-
-def _identity(device: torch.device) -> str:
-    """What a device is known by on all machines; all CPUs are alike."""
-    cuda: Any = torch.cuda  # whose types know nothing of these
-    return "cpu" if device.type == "cpu" else str(cuda.get_device_properties(device).uuid)
+    if devices not in _NCCL:
+        check_own_gpus(devices)
+        _NCCL[devices] = NcclCarrier(transport.size, device)
+    return TorchArrays(device, _NCCL[devices])
 
 
 def device_of_rank(given: object, transport: TorchTransport) -> torch.device:
     """The device that was asked for; "cuda" is the GPU with the rank's number on its machine."""
-    found = device_of(given, "spmd")
+    device = device_of(given, "spmd")
     if str(given).strip() != "cuda":
-        return found
+        return device
     local, there = transport.local_rank, torch.cuda.device_count()
     if local >= there:
         raise InputError(

@@ -27,7 +27,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from socket import gethostname
 from time import monotonic, process_time
-from typing import Any
 
 from eindecomp.engines.spmd.exchange import Transport
 
@@ -37,7 +36,7 @@ _PAUSE = 3.0  # seconds of silence after which one looks more closely
 _LONGEST = 600  # characters of what a failed rank has to say
 NOWHERE = -1
 USUAL = 20.0
-"""Seconds after which who waits for a rank that does nothing ends the job."""
+"""Seconds that a rank waits for one that does nothing before it ends the job."""
 RUNS, SLEEPS, STOPPED, GONE = "runs", "sleeps", "was stopped", "is gone"
 _STATES = {"R": RUNS, "T": STOPPED, "t": STOPPED, "Z": GONE, "X": GONE}
 
@@ -111,9 +110,9 @@ class Seen:
         self.state, self.heard = state, now
 
     def sign_of_life(self, now: float) -> None:
-        """Note that it runs, although it tells nothing: it may be in a call that lets no thread.
+        """Note that it runs although it tells nothing, as in a call that keeps all threads waiting.
 
-        Who waits goes on telling, so that it does not wait any more if that is what it told last.
+        A rank that waits goes on telling, so this one no longer waits, even if it last said so.
         """
         self.heard = self.since = now
 
@@ -280,9 +279,9 @@ class Watch:
         # If this rank has failed in the same run, it has gone on since, as others may have.
         run = state.run + 1 if state.failed else state.run
         times = self._waits_since, now, self.timeout
-        found = verdict(self._transport.rank, self._seen, *times, run)
-        if found is not None and self.waits and self.step == state.step:
-            rank, why = found
+        judged = verdict(self._transport.rank, self._seen, *times, run)
+        if judged is not None and self.waits and self.step == state.step:
+            rank, why = judged
             at = self._seen[rank].state if rank in self._seen else state
             self._end_job(
                 f"waits in {self._in_words(state)} for rank {rank}, which {why}; "
@@ -322,13 +321,13 @@ def watch_of(transport: Transport, timeout: float | None = None) -> Watch:
     if transport.name not in _WATCHES:
         _WATCHES[transport.name] = Watch(transport, USUAL)
         _tell_where_it_was(_WATCHES[transport.name])
-    found = _WATCHES[transport.name]
-    found.timeout = found.timeout if timeout is None else timeout
-    return found
+    watch = _WATCHES[transport.name]
+    watch.timeout = watch.timeout if timeout is None else timeout
+    return watch
 
 
 def _tell_where_it_was(watch: Watch) -> None:
-    """Let a launcher's signal to end, as when another rank has died, be answered with a word."""
+    """Say where this rank was when its launcher ends it, as when another rank has died."""
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -336,7 +335,7 @@ def _tell_where_it_was(watch: Watch) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, _do_nothing)
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
     def tell() -> None:
         while byte := os.read(reading, 1):
@@ -344,7 +343,3 @@ def _tell_where_it_was(watch: Watch) -> None:
                 watch.told_to_end()
 
     threading.Thread(target=tell, name="eindecomp-signals", daemon=True).start()
-
-
-def _do_nothing(number: int, frame: Any) -> None:
-    del number, frame

@@ -24,7 +24,7 @@ import numpy as np
 
 from eindecomp.engines.engine import Engine
 from eindecomp.engines.spmd.exchange import Transport, exchange_of
-from eindecomp.engines.spmd.host_arrays import HostArrays, shared_array
+from eindecomp.engines.spmd.host_arrays import HostArrays
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
@@ -282,17 +282,19 @@ class RankLinks:
         end = bound.end
         assert end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
-        memory = RankMemory(arrays, {}, {}, [None] * len(buffers), [0] * steps)
+        memory = RankMemory(arrays, {}, {}, [()] * len(buffers), [0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
-        # As the engine makes what is sent all-to-all: where others can read it.
-        memory.held[step.source] = tuple(shared_array(shape, dtype) for dtype in source.types)
-        for array in memory.arrays(step.source):
+        # As the engine does: what is sent all-to-all lies where others can read it, and only that,
+        # since MPI is slower to send it from there.
+        make = partial(arrays.make, shape, is_shared=collective == "all_to_all")
+        memory.held[step.source] = tuple(map(make, source.types))
+        for array in memory.held[step.source]:
             array[...] = 1
 
         def finish() -> None:
             end(memory)
-            memory.drop(step.into, sum(array.nbytes for array in memory.arrays(step.into)))
+            memory.drop(step.into, sum(array.nbytes for array in memory.held[step.into]))
 
         received = program.moved_by(step) // self.ranks
         return Message(lambda: bound.begin(memory), finish, received)
