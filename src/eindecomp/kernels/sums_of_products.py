@@ -12,7 +12,7 @@ from functools import lru_cache
 from heapq import nsmallest
 
 from eindecomp.graph.orders import path_of
-from eindecomp.graph.work import MOST_OPERANDS, halves, labels_of_subsets, pair_operations
+from eindecomp.graph.work import MOST_OPERANDS, halves, kept_labels, pair_operations
 from eindecomp.kernels.point_program import PointProgram
 from eindecomp.lang.dtypes import LOW_PRECISION, DType
 from eindecomp.lang.einsum import EinSum, Labels
@@ -117,7 +117,7 @@ def _cheapest(
     if len(inputs) > MOST_OPERANDS:
         return (_searched_tree(inputs, output, sizes),)
     best: dict[int, list[Ranked]] = {1 << k: [(0, k)] for k in range(len(inputs))}
-    kept = labels_of_subsets(inputs, output)
+    kept = [kept_labels(inputs, output, mask) for mask in range(1 << len(inputs))]
     for subset in range(1, 1 << len(inputs)):
         if subset not in best:
             trees = _trees_of_subset(subset, best, kept, sizes)

@@ -219,7 +219,8 @@ def move_directly(
         alike = np.ones(table.shape, dtype=bool)
         for number, level in enumerate(levels):
             sides = [mesh.sizes[axis] for axis in level.axes]
-            place = np.ravel_multi_index([mesh.coordinates[axis] for axis in level.axes], sides)
+            own = tuple(mesh.coordinates[axis] for axis in level.axes)
+            place: Ints = np.asarray(np.ravel_multi_index(own, sides))
             apart = place[rows, None] != place[None, :]
             crossing = np.where(alike & apart, table, 0)
             taken[number, rows] = crossing.sum(axis=1)
