@@ -218,8 +218,9 @@ def move_directly(
         table = table * item
         alike = np.ones(table.shape, dtype=bool)
         for number, level in enumerate(levels):
-            sides = [mesh.sizes[axis] for axis in level.axes]
-            place = np.ravel_multi_index([mesh.coordinates[axis] for axis in level.axes], sides)
+            place: Ints = np.zeros(devices, dtype=np.int64)  # a number for the coordinates on it
+            for axis in level.axes:
+                place = place * mesh.sizes[axis] + mesh.coordinates[axis]
             apart = place[rows, None] != place[None, :]
             crossing = np.where(alike & apart, table, 0)
             taken[number, rows] = crossing.sum(axis=1)
