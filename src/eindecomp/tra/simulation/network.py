@@ -218,9 +218,9 @@ def move_directly(
         table = table * item
         alike = np.ones(table.shape, dtype=bool)
         for number, level in enumerate(levels):
-            sides = [mesh.sizes[axis] for axis in level.axes]
-            own = tuple(mesh.coordinates[axis] for axis in level.axes)
-            place: Ints = np.asarray(np.ravel_multi_index(own, sides))
+            place: Ints = np.zeros(devices, dtype=np.int64)  # a number for the coordinates on it
+            for axis in level.axes:
+                place = place * mesh.sizes[axis] + mesh.coordinates[axis]
             apart = place[rows, None] != place[None, :]
             crossing = np.where(alike & apart, table, 0)
             taken[number, rows] = crossing.sum(axis=1)
