@@ -14,7 +14,6 @@ from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.infer import label_sizes
 from eindecomp.graph.ops import Concat, Fill, ScatterAdd
-from eindecomp.graph.text.indices import add_gather, add_reshape, add_slice, to_distinct, to_plain
 from eindecomp.graph.text.macros import (
     MAX_NESTING,
     MAX_STATEMENTS,
@@ -24,7 +23,16 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
-from eindecomp.graph.text.scope import Scope, refuse_mistyped, warn_of_misspelt
+from eindecomp.graph.text.scope import (
+    Scope,
+    add_gather,
+    add_reshape,
+    add_slice,
+    refuse_mistyped,
+    to_distinct,
+    to_plain,
+    warn_of_misspelt,
+)
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
@@ -195,12 +203,8 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
         scope.numbers(label, n, statement.target.name, call.at) for label, n in sizes.items()
     )
     agg = scope.aggregation(call.name, call.at)
-    told = s.Assign(
-        statement.target,
-        s.Aggregate(call.name, call.args, call.at),
-        (*statement.extra, *lent),
-        statement.at,
-    )
+    value = s.Aggregate(call.name, call.args, call.at)
+    told = s.Assign(statement.target, value, (*statement.extra, *lent), statement.at)
     _aggregate(scope, told, agg, call.args)
     op = scope.graph[statement.target.name].op
     aggregated = op.aggregated if isinstance(op, EinSum) else ()
@@ -232,11 +236,9 @@ def _told_apart(scope: Scope, rhs: s.Rhs) -> s.Rhs:
         return rhs
     if first is term:
         return s.Aggregate(first.op, first.args, rhs.at)
-    match first.args:
-        case (inner,):
-            return s.Aggregate(first.op, (s.replace_first_call(term, inner),), rhs.at)
-        case _:
-            raise scope.error(f"nothing may follow the values of {first.op!r}", rhs.at)
+    if len(first.args) != 1:
+        raise scope.error(f"nothing may follow the values of {first.op!r}", rhs.at)
+    return s.Aggregate(first.op, (s.replace_first_call(term, first.args[0]),), rhs.at)
 
 
 def _fill(scope: Scope, target: s.Ref, term: s.Term) -> None:
