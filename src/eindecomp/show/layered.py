@@ -170,7 +170,7 @@ def _ordered(grid: _Grid) -> list[list[int]]:
 
 def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
     """The middle of every node: near its neighbours, apart from those beside it."""
-    across = [0.0] * len(grid.widths)
+    across, items = [0.0] * len(grid.widths), len(grid.items)
     gaps = [[_apart(grid, a, b) for a, b in pairwise(row)] for row in order]
     for row, own in zip(order, gaps, strict=True):
         _settle(row, [0.0] * len(row), [1.0] * len(row), own, across)
@@ -181,7 +181,7 @@ def _places(grid: _Grid, order: list[list[int]]) -> list[float]:
             weights: list[float] = []
             for node in row:
                 near = [*grid.above[node], *grid.below[node]]
-                pulls = [_PULL[grid.is_dummy(node) + grid.is_dummy(other)] for other in near]
+                pulls = [_PULL[(node >= items) + (other >= items)] for other in near]
                 total = sum(pulls)
                 pulled = sum(p * across[n] for p, n in zip(pulls, near, strict=True))
                 wanted.append(pulled / total if near else across[node])
