@@ -229,14 +229,15 @@ class LabelNames:
         names: dict[int, str] = {}
         products: dict[int, tuple[int, ...]] = {}
         for dim, parts in self._splits.items():
-            if self._strength(self._root(dim)) < 2:
-                products.setdefault(self._root(dim), parts)
+            root = self._root(dim)
+            if not self._votes[root] or min(self._votes[root])[0] > -2:
+                products.setdefault(root, parts)
         taken: dict[str, dict[int, str]] = defaultdict(dict)
 
         def name_of(root: int) -> str:
             if root in names:
                 return names[root]
-            names[root] = min(self._votes[root])[2] if self._votes.get(root) else _UNKNOWN
+            names[root] = min(self._votes[root])[2] if self._votes[root] else _UNKNOWN
             parts = products.get(root)
             stem = "_".join(name_of(self._root(part)) for part in parts) if parts else names[root]
             by_size, size = taken[stem], self._sizes[root]
@@ -249,9 +250,6 @@ class LabelNames:
         for root in sorted(roots, key=lambda root: (root in products, root)):
             name_of(root)
         return [names[self._root(dim)] for dim in range(len(self._parent))]
-
-    def _strength(self, root: int) -> int:
-        return -min(self._votes[root])[0] if self._votes.get(root) else 0
 
 
 def distinct(names: Iterable[str]) -> list[str]:

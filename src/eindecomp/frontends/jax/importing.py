@@ -22,7 +22,6 @@ from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers
     control,  # pyright: ignore[reportUnusedImport]
     elementwise,  # pyright: ignore[reportUnusedImport]
     indexing,  # pyright: ignore[reportUnusedImport]
-    shapes,  # pyright: ignore[reportUnusedImport]
 )
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
 from eindecomp.frontends.trace import Trace

@@ -20,7 +20,7 @@ from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.draft import Dim, View
 from eindecomp.frontends.input_names import check_given
-from eindecomp.frontends.jax.arguments import arguments_of
+from eindecomp.frontends.jax.arguments import Arguments, arguments_of
 from eindecomp.frontends.jax.importing import ReadFunction, Way, read_function, walk_jaxpr
 from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.primitives.control import unrolled
@@ -122,8 +122,8 @@ class PlannedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns, where the plan leaves it."""
-        compiled = self._for(args, kwargs)
-        arrays = arguments_of(self.fn, args, kwargs).arrays
+        arguments = arguments_of(self.fn, args, kwargs)
+        compiled, arrays = self._for(arguments, args, kwargs), arguments.arrays
         placed = jax.device_put(list(arrays), compiled.inputs)
         run = compiled.jitted
         if not any(isinstance(array, Tracer) for array in arrays):
@@ -156,12 +156,13 @@ class PlannedFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The function for arguments of these shapes, ready for `.compile()`."""
-        compiled = self._for(args, kwargs)
+        compiled = self._for(arguments_of(self.fn, args, kwargs), args, kwargs)
         shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in compiled.read.arguments.arrays]
         return compiled.jitted.lower(*shapes)
 
-    def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Compiled:
-        arguments = arguments_of(self.fn, args, kwargs)
+    def _for(
+        self, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> _Compiled:
         key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
         if key not in self._compiled:
             read = read_function(self.fn, args, kwargs)

@@ -285,7 +285,12 @@ def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor 
     if not isinstance(query, DTensor) or query.ndim != 4 or given.get("dropout_p"):
         return None
     mesh, causal = query.device_mesh, bool(given.get("is_causal"))
-    own = tuple(_kept(each, causal) for each in query.placements)
+    # With a causal mask that is not given, a query's place among all must be known.
+    free = (_BATCH, _HEADS) if causal else (_BATCH, _HEADS, _QUERIES)
+    own = tuple(
+        each if type(each) is Shard and each.dim in free else Replicate()
+        for each in query.placements
+    )
     others = tuple(Replicate() if each == Shard(_QUERIES) else each for each in own)
     local = query.redistribute(placements=own).to_local()
     pair: list[Any] = [_local(each, mesh, others) for each in (key, value)]
@@ -295,15 +300,6 @@ def _local_attention(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DTensor 
     shape = torch.Size((*query.shape[:3], value.shape[3]))
     stride = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(attended, mesh, own, run_check=False, shape=shape, stride=stride)
-
-
-def _kept(place: Placement, causal: bool) -> Placement:
-    """How queries may lie: whole, or cut along what is independent.
-
-    With a causal mask that is not given, a query's place among all must be known.
-    """
-    dims = (_BATCH, _HEADS) if causal else (_BATCH, _HEADS, _QUERIES)
-    return place if type(place) is Shard and place.dim in dims else Replicate()
 
 
 def _local(tensor: Any, mesh: DeviceMesh, places: Sequence[Placement]) -> torch.Tensor:

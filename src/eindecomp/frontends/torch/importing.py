@@ -196,6 +196,10 @@ def _arguments(
             )
 
 
+_GUESSES = {3: ("b", "s", None), 4: ("b", "c", "y", "x")}
+"""What the dimensions of an input of so many may be: batch, then sequence, or an image."""
+
+
 def _inputs(
     trace: Trace, module: nn.Module, program: ExportedProgram
 ) -> tuple[dict[fx.Node, Any], list[str]]:
@@ -222,7 +226,8 @@ def _inputs(
             own = input_name(node.name)
             given.append(own)
             values[node] = trace.input(own, shape, dtype)
-            _vote(trace, values[node])
+            names = _GUESSES.get(len(shape), ("b", *(None,) * (len(shape) - 1)))
+            trace.vote(values[node], names[: len(shape)], 1)
             continue
         target = str(spec.target)
         tensor = tensors.get(target)
@@ -242,13 +247,6 @@ def _inputs(
                 CONSTANTS.setdefault(module, {})[own] = known
         values[node] = made
     return values, given
-
-
-def _vote(trace: Trace, array: View) -> None:
-    """Guess what the dimensions of an input are: batch, then sequence, or an image."""
-    rank = len(array.dims)
-    known = {3: ("b", "s", None), 4: ("b", "c", "y", "x")}
-    trace.vote(array, known.get(rank, ("b", *(None,) * (rank - 1))[:rank]), 1)
 
 
 def _outputs(
