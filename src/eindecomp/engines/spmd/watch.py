@@ -335,7 +335,7 @@ def _tell_where_it_was(watch: Watch) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
 
     def tell() -> None:
         while byte := os.read(reading, 1):
