@@ -121,16 +121,16 @@ def _zarr_array(path: Path, name: str, *, is_named: bool) -> Any:
     if not path.is_dir():
         check_regular(path)
     with reading(path, ".zarr"):
-        found = zarr.open(path, mode="r")
-        if isinstance(found, zarr.Group):
-            group, found = found, found.get(name)
-            if not isinstance(found, zarr.Array):
+        array = zarr.open(path, mode="r")
+        if isinstance(array, zarr.Group):
+            group, array = array, array.get(name)
+            if not isinstance(array, zarr.Array):
                 some = ", ".join(sorted(group.array_keys()))
                 raise InputError(f"{path} has no array {quote(name)}: it has {some or 'none'}")
         elif is_named:
             raise _holds_one(path, name)
-        _check_codecs(path, found.metadata)
-        return found
+        _check_codecs(path, array.metadata)
+        return array
 
 
 def _holds_one(path: Path, asked: str) -> InputError:
@@ -146,22 +146,22 @@ def _check_codecs(path: Path, metadata: Any) -> None:
         raise InputError(f"{path} holds chunks coded by {', '.join(unknown)}, which are not read")
 
 
-def _codecs(found: Any) -> Iterator[str]:
+def _codecs(value: Any) -> Iterator[str]:
     """The names of codecs, those inside others too."""
-    match found:
+    match value:
         case dict():
-            own = cast("dict[str, Any]", found)
+            own = cast("dict[str, Any]", value)
             if isinstance(name := own.get("name", own.get("id")), str):
                 yield name
             for key in ("configuration", "codecs", "index_codecs"):
                 yield from _codecs(own.get(key))
         case list() | tuple():
-            for each in cast("Sequence[Any]", found):
+            for each in cast("Sequence[Any]", value):
                 yield from _codecs(each)
-        case _ if hasattr(found, "get_config"):
-            yield from _codecs(found.get_config())
-        case _ if hasattr(found, "to_dict"):
-            yield from _codecs(found.to_dict())
+        case _ if hasattr(value, "get_config"):
+            yield from _codecs(value.get_config())
+        case _ if hasattr(value, "to_dict"):
+            yield from _codecs(value.to_dict())
         case _:
             return
 
@@ -180,16 +180,16 @@ def check_outputs(graph: Graph, given: GivenOutputs) -> dict[str, Path]:
     if isinstance(given, str):
         given = dict(_pair(text) for text in given.split(","))
     names = [vertex.name for vertex in graph.outputs]
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name, place in (given or {}).items():
         if name not in names:
             raise InputError(f"outputs: there is no output {name!r}{suggest(name, names)}")
         path = Path(place).absolute()
-        if path in found.values():
+        if path in paths.values():
             raise InputError(f"outputs: {name} and another one cannot both be written to {path}")
         _check_place(path, name, graph[name].dtype)
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -102,8 +102,8 @@ def bytes_of(program: Program, names: Collection[str]) -> int:
 
 def available(root: Path = _ROOT) -> int | None:
     """The bytes that can be allocated without swapping; None where the system does not say."""
-    found = [_free(root), *(_left(*group) for group in _groups(root))]
-    return min((free for free in found if free is not None), default=None)
+    limits = [_free(root), *(_left(*group) for group in _groups(root))]
+    return min((free for free in limits if free is not None), default=None)
 
 
 def _free(root: Path) -> int | None:

@@ -45,8 +45,8 @@ class FileStamp:
         if size != self.nbytes:
             raise InputError(f"{path} has {size} bytes, but {self.nbytes} were written")
         with path.open("rb", buffering=0) as file:
-            found = stamp(iter(lambda: file.read(_CHUNK), b""))
-        if found != self:
+            stamped = stamp(iter(lambda: file.read(_CHUNK), b""))
+        if stamped != self:
             raise InputError(f"{path} has not the bytes that were written: its digest differs")
 
 
@@ -88,10 +88,10 @@ class StoredTensor:
     def view(self, content: Array) -> Array:
         """The tensor, in the bytes of its file."""
         dtype = TYPES[self.dtype]
-        found = content[self.start : self.start + prod(self.shape) * dtype.itemsize]
+        raw = content[self.start : self.start + prod(self.shape) * dtype.itemsize]
         if self.start % dtype.itemsize:  # loops and BLAS need aligned numbers
-            found = found.copy()
-        return found.view(dtype).reshape(self.shape)
+            raw = raw.copy()
+        return raw.view(dtype).reshape(self.shape)
 
 
 def map_file(path: Path) -> Array:

@@ -67,8 +67,8 @@ class StepFolders:
 
     def places(self) -> list[Path]:
         """The folders of all complete steps, the last step first."""
-        found = agree(self.ranks, lambda: [] if self.ranks.rank else _complete(self.path))
-        own = None if self.ranks.rank else json.dumps([each.name for each in found]).encode()
+        complete = agree(self.ranks, lambda: [] if self.ranks.rank else _complete(self.path))
+        own = None if self.ranks.rank else json.dumps([each.name for each in complete]).encode()
         return [self.path / name for name in json.loads(self.ranks.share_bytes(own))]
 
     def read(self, place: Path) -> SavedStep:
@@ -176,13 +176,13 @@ def _complete(path: Path) -> list[Path]:
     """
     if not path.exists():
         return []
-    found = [
+    steps = [
         each
         for each in path.iterdir()
         if (_NAMED.fullmatch(each.name) and each.is_dir())
         or (_HIDDEN.fullmatch(each.name) and (each / MANIFEST).is_file())
     ]
-    return sorted(found, key=lambda each: (step_number(each), each.name), reverse=True)
+    return sorted(steps, key=lambda each: (step_number(each), each.name), reverse=True)
 
 
 def _read_manifest(place: Path) -> SavedStep:

@@ -78,12 +78,12 @@ class ApartProgram:
         held: Blocks = given.held()
         if wanted in held:
             return held[wanted]
-        found: list[Array] = []
+        blocks: list[Array] = []
         for device in devices:
             shape = shape_of(wanted.box(self.program.mesh, device.number))
-            found.append(np.empty(shape, given.dtype))
-            _rearrange(held, wanted, device, found[-1])
-        return found
+            blocks.append(np.empty(shape, given.dtype))
+            _rearrange(held, wanted, device, blocks[-1])
+        return blocks
 
     def run(
         self,
@@ -96,7 +96,7 @@ class ApartProgram:
         del donated  # their arrays are let go of with the tensors
         check_space(self.program.graph, self.space)
         record = RunRecord(self.program, on_event)
-        run = _Run(self, self._devices(scalars), inputs, record)
+        run = _ApartRun(self, self._devices(scalars), inputs, record)
         with np.errstate(all="ignore"):
             for number, step in enumerate(self.program.steps):
                 run.carry_out(number, step)
@@ -108,7 +108,7 @@ class ApartProgram:
         library = library_of("numpy")
         return [Device(self.program, row.device, library, scalars) for row in self.rows]
 
-    def _output(self, name: str, run: _Run) -> Tensor:
+    def _output(self, name: str, run: _ApartRun) -> Tensor:
         number = self.program.outputs.get(name)
         if number is None:
             given = run.inputs[name]
@@ -127,7 +127,7 @@ class ApartProgram:
 
 
 @dataclass
-class _Run:
+class _ApartRun:
     """One run: the devices, what was given, and what was moved to place it."""
 
     owner: ApartProgram

@@ -19,7 +19,7 @@ from jax import lax
 from jax.sharding import Mesh as JaxMesh
 from jax.sharding import NamedSharding, PartitionSpec
 
-from eindecomp.engines.jax.hlo import SCOPE, Collective, bytes_by_vertex, count_collectives
+from eindecomp.engines.jax.hlo import SCOPE, CompiledCollective, bytes_by_vertex, count_collectives
 from eindecomp.engines.jax.layouts import ArrayLayout
 from eindecomp.engines.jax.moves import (
     Here,
@@ -126,10 +126,10 @@ class ForDevices:
             traced.arrays[number] = (layout.block(part),)
         for step in self.program.steps:
             traced.carry_out(step)
-        found = [layout.part(traced.arrays[number][0]) for number, layout in self.outputs]
+        parts = [layout.part(traced.arrays[number][0]) for number, layout in self.outputs]
         if traced.indices:
-            found.append(jnp.stack(traced.indices)[None])
-        return tuple(found)
+            parts.append(jnp.stack(traced.indices)[None])
+        return tuple(parts)
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ class CompiledProgram:
                     scalars, self.made_for.program.graph.scalars.values(), strict=True
                 )
             ]
-            found: list[jax.Array] = self.call(*typed, *arrays)
-            jax.block_until_ready(found)
-            return found
+            outputs: list[jax.Array] = self.call(*typed, *arrays)
+            jax.block_until_ready(outputs)
+            return outputs
 
     @property
     def space(self) -> int:
@@ -160,7 +160,7 @@ class CompiledProgram:
         return each * len(self.made_for.devices.local_devices)
 
     @cached_property
-    def collectives(self) -> list[Collective]:
+    def collectives(self) -> list[CompiledCollective]:
         """The collectives that it carries out."""
         return count_collectives(self.call)
 
@@ -262,8 +262,8 @@ class TracedProgram:
         own = lying(self.program.mesh, buffer.tiling)
         lows = {k: tuple(low for low, _ in box) for k, box in enumerate(own.boxes)}
         start = self.here.place(lows, len(own.shape))
-        found = filled(op, start, own.shape, self.scalars, graph.scalars)
-        self.arrays[step.into] = self._once(buffer.tensor, (found,))
+        made = filled(op, start, own.shape, self.scalars, graph.scalars)
+        self.arrays[step.into] = self._once(buffer.tensor, (made,))
 
     def _compute(self, step: Compute) -> None:
         """Compute a tile, once for each combination of shapes that devices have."""
@@ -304,9 +304,9 @@ class TracedProgram:
         places = {k: lows_within(box, held.boxes[k]) for k, box in enumerate(wanted.boxes)}
         return self.here.taken(x, self.here.place(places, x.ndim), shape)
 
-    def _once(self, vertex: str, found: States) -> States:
+    def _once(self, vertex: str, states: States) -> States:
         """What was computed for a vertex; of what is compared XLA may not compute a part anew."""
-        return lax.optimization_barrier(found) if vertex in self._compared else found
+        return lax.optimization_barrier(states) if vertex in self._compared else states
 
     @cached_property
     def _compared(self) -> set[str]:

@@ -150,8 +150,8 @@ class JaxProgram:
             on_event(RunStarted(len(devices)))
             for device in devices:
                 on_event(TaskStarted(PROGRAM, "compute", device, device, 0.0))
-        found = [self._arrays(name, given) for name, given in inputs.items()]
-        arrays = [array for own, _ in found for array in own]
+        read = [self._arrays(name, given) for name, given in inputs.items()]
+        arrays = [array for own, _ in read for array in own]
         compiled = self._for(self._given_up(inputs, donated, arrays), on_event, started)
         made = self._call(compiled, scalars, arrays)
         seconds = perf_counter() - started
@@ -162,7 +162,7 @@ class JaxProgram:
                     on_event(BytesMoved(vertex, "move", count, seconds))
             for device in devices:
                 on_event(TaskFinished(PROGRAM, "compute", device, device, 0.0, seconds))
-        placed = sum(count for _, count in found)
+        placed = sum(count for _, count in read)
         return Result(tensors, lambda: self._stats(compiled, seconds, placed))
 
     def _call(
@@ -179,9 +179,9 @@ class JaxProgram:
     def _check_indices(self, ranges: jax.Array) -> None:
         """Refuse indices out of range, which XLA does not."""
         for shard in ranges.addressable_shards:
-            [found] = np.asarray(shard.data)
+            [ranges] = np.asarray(shard.data)
             device = shard.index[0].indices(self.program.devices)[0]
-            for step, (low, high, rows) in zip(self.made_for.lookups, found, strict=True):
+            for step, (low, high, rows) in zip(self.made_for.lookups, ranges, strict=True):
                 if low < 0 or high >= rows:
                     vertex = self.program.graph[step.vertex]
                     box = self.program.buffers[step.into].box(self.program.mesh, device)
@@ -242,8 +242,8 @@ class JaxProgram:
                 here.is_shared = True
                 return replace(given, name=name)
         shared = isinstance(given, jax.Array)
-        found = {tiling: self._array(name, given, tiling) for tiling in wanted}
-        return self._tensor(name, JaxArrays(found, is_shared=shared))
+        arrays = {tiling: self._array(name, given, tiling) for tiling in wanted}
+        return self._tensor(name, JaxArrays(arrays, is_shared=shared))
 
     def _arrays(self, name: str, given: Any) -> tuple[list[jax.Array], int]:
         """An input as the program reads it, and how many bytes move to bring it there."""
@@ -251,8 +251,8 @@ class JaxProgram:
         here = self._here(given) if isinstance(given, Tensor) else None
         if here is not None and all(tiling in here.by_tiling for tiling in wanted):
             return [here.by_tiling[tiling] for tiling in wanted], 0
-        found = [self._array(name, given, tiling) for tiling in wanted]
-        return found, placing_bytes(self.program, name, given)
+        arrays = [self._array(name, given, tiling) for tiling in wanted]
+        return arrays, placing_bytes(self.program, name, given)
 
     def _here(self, given: Tensor) -> JaxArrays | None:
         """The data of a tensor that lies on the devices of this mesh."""
@@ -284,15 +284,15 @@ class JaxProgram:
         """The outputs: what was made, in the program's order, and inputs that are outputs."""
         buffers, outputs = self.program.buffers, self.program.outputs
         arrays = dict(zip(outputs, made, strict=True))
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for vertex in self.program.graph.outputs:
             name = vertex.name
             if name in arrays:
                 tiling = buffers[outputs[name]].tiling
-                found[name] = self._tensor(name, JaxArrays({tiling: arrays[name]}))
+                tensors[name] = self._tensor(name, JaxArrays({tiling: arrays[name]}))
             else:
-                found[name] = self.place(name, inputs[name])
-        return found
+                tensors[name] = self.place(name, inputs[name])
+        return tensors
 
     def _tensor(self, name: str, data: JaxArrays) -> Tensor:
         vertex = self.program.graph[name]

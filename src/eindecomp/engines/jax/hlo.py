@@ -38,7 +38,7 @@ _DEVICES = re.compile(r"(?:num_partitions|replica_count)=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
+class CompiledCollective:
     """One collective of a compiled program."""
 
     kind: str
@@ -51,7 +51,7 @@ class Collective:
     """The vertex of a plan for which it is, where engine `jax` has made the program."""
 
 
-def count_collectives(compiled: Any) -> list[Collective]:
+def count_collectives(compiled: Any) -> list[CompiledCollective]:
     """The collectives of a program: what `jax.jit(f).lower(…).compile()` gives, or its text.
 
     >>> [gather] = count_collectives('''
@@ -69,7 +69,7 @@ def count_collectives(compiled: Any) -> list[Collective]:
     return list(reader.read(reader.entry, 1))
 
 
-def bytes_by_vertex(collectives: Iterable[Collective]) -> dict[str, int]:
+def bytes_by_vertex(collectives: Iterable[CompiledCollective]) -> dict[str, int]:
     """The bytes for each vertex; `None` is the name of what is for no vertex."""
     total: Counter[str] = Counter()
     for each in collectives:
@@ -94,7 +94,7 @@ class _Reader:
                 current.append(line)
         self.devices = prod(int(count) for count in _DEVICES.findall(header))
 
-    def read(self, computation: str, times: int) -> Iterator[Collective]:
+    def read(self, computation: str, times: int) -> Iterator[CompiledCollective]:
         """The collectives of a computation and of all that it calls."""
         for line in self.lines.get(computation, ()):
             parts = _OPERATION.search(line)
@@ -104,7 +104,9 @@ class _Reader:
             kind = op.removesuffix("-start")
             if kind in KINDS:
                 count = self._received(kind, _result(kind, op, shape), rest)
-                yield Collective(kind, times * count, times, self._vertex(computation, line))
+                yield CompiledCollective(
+                    kind, times * count, times, self._vertex(computation, line)
+                )
                 continue
             if op.endswith("-done"):
                 continue
@@ -194,11 +196,11 @@ def _bytes(name: str, bits: str, sides: str) -> int:
 
 
 def _name(rest: str) -> str:
-    found = _OP_NAME.search(rest)
-    if found is None:
+    named = _OP_NAME.search(rest)
+    if named is None:
         return ""
     # Letters beyond ASCII come as the bytes of their UTF-8, escaped.
-    escaped = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), found[1])
+    escaped = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), named[1])
     try:
         return escaped.encode("latin-1").decode()
     except UnicodeError:

@@ -42,10 +42,10 @@ def ask_for_cpu_devices(count: int) -> None:
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:
-        found = len(_devices("cpu"))
-        if found < count:
+        there = len(_devices("cpu"))
+        if there < count:
             raise InputError(
-                f"JAX has started with {found} CPU devices and cannot have {count} now: "
+                f"JAX has started with {there} CPU devices and cannot have {count} now: "
                 f'call jax.config.update("jax_num_cpu_devices", {count}) before its first use'
             ) from None
 
@@ -62,13 +62,16 @@ def mesh_of_devices(
 
     If JAX has not started, and nobody has said how many devices a CPU has, it has enough of them.
     """
-    if devices is None and platform in (None, "cpu") and not _is_cpu_count_given():
+    asked: int = getattr(jax.config, "jax_num_cpu_devices", -1)
+    in_flags = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    is_count_given = asked >= 0 or in_flags or jax.distributed.is_initialized()
+    if devices is None and platform in (None, "cpu") and not is_count_given:
         with suppress(RuntimeError):  # of JAX, which has started
             jax.config.update("jax_num_cpu_devices", mesh.devices)
-    found = devices_of(platform, devices)
-    if len(found) < mesh.devices:
+    there = devices_of(platform, devices)
+    if len(there) < mesh.devices:
         raise InputError(
-            f"the plan is for {mesh.devices} devices, and JAX has {len(found)}"
+            f"the plan is for {mesh.devices} devices, and JAX has {len(there)}"
             f"{'' if platform is None else f' of platform {platform!r}'}. On a CPU it has as many "
             f'as you say: jax.config.update("jax_num_cpu_devices", {mesh.devices}), or '
             f'XLA_FLAGS="--xla_force_host_platform_device_count={mesh.devices}", before its '
@@ -76,15 +79,8 @@ def mesh_of_devices(
         )
     names, sizes = (mesh.names, mesh.sizes) if mesh.names else ((ONE,), (1,))
     chosen: Any = np.empty(mesh.devices, object)
-    chosen[:] = found[: mesh.devices]
+    chosen[:] = there[: mesh.devices]
     return JaxMesh(chosen.reshape(sizes), names)
-
-
-def _is_cpu_count_given() -> bool:
-    """Whether somebody has said how many devices a CPU has, or other processes have some, too."""
-    asked: int = getattr(jax.config, "jax_num_cpu_devices", -1)
-    in_flags = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    return asked >= 0 or in_flags or jax.distributed.is_initialized()
 
 
 def _devices(platform: str | None) -> list[Any]:
@@ -180,11 +176,11 @@ class ArrayLayout:
 
     def gather(self, array: jax.Array) -> Array:
         """The whole tensor as one array of NumPy's."""
-        found = gathered(array)
+        elements = gathered(array)
         if self.is_natural:
-            return found
+            return elements
         whole = np.empty(self.shape, self.dtype)
-        for block, box in zip(found, lying(self.mesh, self.tiling).boxes, strict=True):
+        for block, box in zip(elements, lying(self.mesh, self.tiling).boxes, strict=True):
             if volume(box):
                 inside = tuple(slice(0, size) for size in shape_of(box))
                 whole[tuple(slice(low, high) for low, high in box)] = block[inside]

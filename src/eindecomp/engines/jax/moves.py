@@ -163,14 +163,14 @@ def _without_clashes(copies: Sequence[BlockCopy]) -> list[list[BlockCopy]]:
 def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[BlockCopy]:
     """What devices keep and receive where a tensor moves from one tiling to another."""
     before, after = lying(mesh, held), lying(mesh, wanted)
-    found: list[BlockCopy] = []
+    copies: list[BlockCopy] = []
     for device in range(mesh.devices):
         own = moves(mesh, held, wanted, device)
         for piece in (*own.kept, *own.receives):
             taken = lows_within(piece.box, before.boxes[piece.peer])
             put = lows_within(piece.box, after.boxes[device])
-            found.append(BlockCopy(piece.peer, device, taken, put, shape_of(piece.box)))
-    return found
+            copies.append(BlockCopy(piece.peer, device, taken, put, shape_of(piece.box)))
+    return copies
 
 
 def copies_of_reduction(
@@ -181,15 +181,15 @@ def copies_of_reduction(
     Arrays have two dimensions more than a part: which one it is, and `width` numbers of a state.
     """
     before, after = lying(mesh, partial), lying(mesh, shares)
-    found: list[BlockCopy] = []
+    copies: list[BlockCopy] = []
     for device, box in enumerate(after.boxes):
         if not volume(box):
             continue
         zeros, shape = (0,) * len(box), (1, width, *shape_of(box))
         for place, member in enumerate(group_along(mesh, axes, device)):
             taken = lows_within(box, before.boxes[member])
-            found.append(BlockCopy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
-    return found
+            copies.append(BlockCopy(member, device, (0, 0, *taken), (place, 0, *zeros), shape))
+    return copies
 
 
 def lows_within(box: Box, other: Box) -> Place:

@@ -237,11 +237,11 @@ def _forget(name: str) -> None:
 
 
 def read_job(name: str) -> bytes:
-    """What was stored for the workers of a job, in one of them."""
-    found = _get(name)
-    if found is None:
+    """In a worker: what was stored for the workers of a job."""
+    data = _get(name)
+    if data is None:
         raise InputError(f"{name} is gone: nobody has its executable or a result of it any more")
-    return found
+    return data
 
 
 def note_recovery(run: str, task: str) -> None:
@@ -279,19 +279,19 @@ _SELDOM = 0.2  # seconds
 
 def recoveries(run: str) -> list[tuple[str, int, str]]:
     """The tasks of a run that were done again: task, attempt, and the address of the node."""
-    found: list[tuple[str, int, str]] = []
+    again: list[tuple[str, int, str]] = []
     keys: list[bytes] = _kv()._internal_kv_list(f"{run}:", namespace=_SPACE)
     for key in (name.decode() for name in keys):
         _, task, attempt = key.rsplit(":", 2)
-        found.append((task, int(attempt), (_get(key) or b"").decode()))
-    if found:
+        again.append((task, int(attempt), (_get(key) or b"").decode()))
+    if again:
         _delete(f"{run}:", is_prefix=True)
-    return sorted(found, key=lambda each: (len(each[0]), each))
+    return sorted(again, key=lambda each: (len(each[0]), each))
 
 
 @cache
 def _kv() -> Any:
-    """The few words that the head node keeps for all."""
+    """Ray's store of short values, which its head node keeps."""
     from ray.experimental import internal_kv
 
     return internal_kv

@@ -76,24 +76,24 @@ class Job:
 
 def job_of(program: Program, seconds: float) -> Job:
     """The tasks of a program, which take about so many seconds where the program allows it."""
-    making = _Making(program, seconds)
+    cutter = _TaskCutter(program, seconds)
     for number in range(len(program.steps)):
-        making.add(number)
+        cutter.add(number)
     for number in program.outputs.values():
         for device in range(program.devices):
             if volume(program.buffers[number].box(program.mesh, device)):
-                making.keep(device, number)
-    tasks = sorted(making.tasks, key=lambda task: (task.start, task.device))
+                cutter.keep(device, number)
+    tasks = sorted(cutter.tasks, key=lambda task: (task.start, task.device))
     return Job(program, tuple(task for task in tasks if task.steps or task.gives))
 
 
 def origin(program: Program, buffer: int, device: int) -> int:
     """The buffer whose arrays a device reads where it reads a buffer: another one's for a view."""
-    found = program.buffers[buffer]
-    while is_view(program, found, device) and volume(found.box(program.mesh, device)):
-        assert found.alias_of is not None  # noqa: S101 - views are views of something
-        found = program.buffers[found.alias_of]
-    return found.number
+    read = program.buffers[buffer]
+    while is_view(program, read, device) and volume(read.box(program.mesh, device)):
+        assert read.alias_of is not None  # noqa: S101 - views are views of something
+        read = program.buffers[read.alias_of]
+    return read.number
 
 
 def fetched(own: DeviceStep) -> Iterator[tuple[int, int, Box]]:
@@ -109,7 +109,7 @@ def fetched(own: DeviceStep) -> Iterator[tuple[int, int, Box]]:
         yield piece.peer, source, piece.box
 
 
-class _Making:
+class _TaskCutter:
     """The tasks so far, and which of them made what."""
 
     def __init__(self, program: Program, seconds: float) -> None:

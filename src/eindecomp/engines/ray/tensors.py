@@ -189,15 +189,15 @@ def tensor_of(program: Program, name: str, blocks: RayBlocks) -> Tensor:
 def load(submitting: Submitting, mesh: Mesh, source: Stored, wanted: Sequence[Tiling]) -> BlockRefs:
     """Read every device's block of an input; those that several have are read once."""
     loaded: dict[Box, Ref] = {}
-    found: dict[Tiling, list[Ref | None]] = {}
+    layouts: dict[Tiling, list[Ref | None]] = {}
     for tiling in wanted:
-        found[tiling] = []
+        layouts[tiling] = []
         for device in range(mesh.devices):
             box = tiling.box(mesh, device)
             if volume(box) and box not in loaded:
                 [loaded[box]] = submitting.call(load_block, device, source, box)
-            found[tiling].append(loaded[box] if volume(box) else None)
-    return found
+            layouts[tiling].append(loaded[box] if volume(box) else None)
+    return layouts
 
 
 def source_of(given: Any, write: Write) -> tuple[Stored, tuple[Any, ...]]:
@@ -243,19 +243,19 @@ def rearrange(
             cut_block, device, block, held.box(mesh, device), boxes, results=len(boxes)
         )
         cut.update(zip(((device, box) for box in boxes), made, strict=True))
-    found: list[Ref | None] = []
+    rearranged: list[Ref | None] = []
     elements = 0
     for device in range(mesh.devices):
         own = moves(mesh, held, wanted, device)
         pieces = (*own.kept, *own.receives)
         box = wanted.box(mesh, device)
         if not volume(box):
-            found.append(None)
+            rearranged.append(None)
             continue
         refs = [cut[piece.peer, piece.box] for piece in pieces]
-        found += submitting.call(put_together, device, box, [p.box for p in pieces], *refs)
+        rearranged += submitting.call(put_together, device, box, [p.box for p in pieces], *refs)
         elements += own.elements_in
-    return found, elements
+    return rearranged, elements
 
 
 def _gather(name: str, mesh: Mesh, shape: tuple[int, ...], dtype: Any, blocks: RayBlocks) -> Array:

@@ -70,14 +70,14 @@ class TaskReport(NamedTuple):
 def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     """Carry out a task of a job; its report, and the blocks that it passes on."""
     own: TaskOrder = pickle.loads(order)  # noqa: S301 - an argument of our driver's
-    found = _job(own.job)
-    task = found.tasks[own.number]
+    job = _job(own.job)
+    task = job.tasks[own.number]
     note_recovery(own.run, str(own.number))
     if is_called_off(own.run):  # nobody wants its results
         return (b"", *[None] * len(task.gives)) if task.gives else b""
     given = dict(zip(task.given, arrived, strict=False))
     blocks = dict(zip(task.needs, arrived[len(task.given) :], strict=True))
-    running = _Running(found.program, task, own.scalars, given, blocks)
+    running = _Running(job.program, task, own.scalars, given, blocks)
     steps = _row(own.job, task.device).steps
     with np.errstate(all="ignore"), one_thread_each():
         for number in range(task.start, task.stop):
@@ -205,23 +205,17 @@ class _Running:
         if held is not None and (held.arrays or not volume(box)):
             return
         own = buffer.box(self.program.mesh, device.number)
-        if not volume(box):
-            device.hold(number, HeldBlock(own, (), 0))  # of which nothing can be read
-        elif is_view(self.program, buffer, device.number):
+        arrays: Block = ()  # of which nothing can be read
+        if volume(box) and is_view(self.program, buffer, device.number):
             assert buffer.alias_of is not None  # noqa: S101 - views are views of something
             self._have(buffer.alias_of, own)
-            device.hold(number, HeldBlock(own, device.read(buffer.alias_of, own), 0))
-        elif buffer.role is Role.GIVEN:
-            device.hold(number, HeldBlock(own, self._input(number, own), 0))
-        else:
-            block = self.blocks[device.number, number, own]
-            device.hold(number, HeldBlock(own, unpacked(block, buffer.types), 0))
-
-    def _input(self, number: int, box: Box) -> Block:
-        given = self.given[number]
-        if not isinstance(given, MappedArray):
-            return unpacked(given, self.program.buffers[number].types)
-        return (block_of(given.open(), box),)
+            arrays = device.read(buffer.alias_of, own)
+        elif volume(box):
+            is_given = buffer.role is Role.GIVEN
+            block = self.given[number] if is_given else self.blocks[device.number, number, own]
+            is_file = isinstance(block, MappedArray)
+            arrays = (block_of(block.open(), own),) if is_file else unpacked(block, buffer.types)
+        device.hold(number, HeldBlock(own, arrays, 0))
 
     # What it passes on
 

@@ -29,11 +29,7 @@ from eindecomp.engines.spmd.job import (
     write_outputs,
 )
 from eindecomp.engines.spmd.rank_row import BoundStep, Do, RankMemory, bind_row
-from eindecomp.engines.spmd.run_checkpoints import (
-    RunCheckpoints,
-    cuts_behind,
-    in_segments,
-)
+from eindecomp.engines.spmd.run_checkpoints import Call, RunCheckpoints, cuts_behind, in_segments
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.errors import InputError
@@ -51,8 +47,6 @@ Array = Any
 """Of the kind that the engine's tiles are."""
 RankBlocks = dict[Tiling, Array]
 """For each layout of a tensor this rank's block of it."""
-Call = tuple[int, Do, bool]
-"""A step, what is done in it, and whether others may have to be waited for."""
 
 NAME = "spmd"
 

@@ -31,6 +31,7 @@ from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import AllGather, Compute, Free, ReduceScatter, Role
 
 Call = tuple[int, Do, bool]
+"""A step, what is done in it, and whether others may have to be waited for."""
 
 
 def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]:

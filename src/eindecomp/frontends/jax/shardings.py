@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from eindecomp.engines.jax.engine import JaxEngine
-from eindecomp.engines.jax.hlo import SCOPE, Collective, count_collectives
+from eindecomp.engines.jax.hlo import SCOPE, CompiledCollective, count_collectives
 from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.draft import Dim, View
@@ -297,7 +297,7 @@ def verify_function(
     return compare(program_of(plan).bytes_by_vertex, count_collectives(compiled))
 
 
-def compare(planned: Mapping[str, int], collectives: Iterable[Collective]) -> Verification:
+def compare(planned: Mapping[str, int], collectives: Iterable[CompiledCollective]) -> Verification:
     """Collectives beside the bytes that are planned for each vertex."""
     counted: Counter[str] = Counter()
     kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
