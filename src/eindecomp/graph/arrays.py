@@ -88,8 +88,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
         return given  # as most are, again and again
     what = f"input {vertex}"
     try:
-        is_mapped: bool = isinstance(given, np.memmap)
-        stored = hasattr(given, "chunks") or is_mapped or _only_slices(given)
+        stored = hasattr(given, "chunks") or _is_mapped(given) or _only_slices(given)
         shape, dtype = (tuple(given.shape), given.dtype) if stored else ((), None)
     except Exception as error:  # as of a file that was closed
         raise InputError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
@@ -102,7 +101,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
     except TypeError:
         raise InputError(f"{what} has dtype {vertex.dtype}, got {dtype}") from None
     if none.dtype == vertex.dtype:
-        return np.asarray(given) if is_mapped else given
+        return np.asarray(given) if _is_mapped(given) else given
     _convert(none, vertex.dtype, what)  # refuses what would lose information
     return _Converted(given, vertex.shape, vertex.dtype, what)
 
@@ -123,6 +122,10 @@ class _Converted:
 
     def __getitem__(self, where: Any) -> Array:
         return _convert(np.asarray(self.stored[where]), self.dtype, self.what)
+
+
+def _is_mapped(given: object) -> bool:
+    return isinstance(given, np.memmap)
 
 
 def _only_slices(given: Any) -> bool:
