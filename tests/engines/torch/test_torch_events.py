@@ -117,7 +117,7 @@ def test_progress_reaches_its_end(way, monkeypatch):
     shown = []
 
     class Shown:
-        def bar(self, _words, done, total):
+        def show(self, _words, done=None, total=None):
             shown.append((done, total))
 
         def close(self):
