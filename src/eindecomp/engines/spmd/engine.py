@@ -88,6 +88,7 @@ class SpmdEngine:
         self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
         self.outputs, self.checkpoint_at = outputs, checkpoint_at
         self.transport = connect(transport)
+        self.rank = self.transport.rank
         self._watch = watch_of(self.transport, self.timeout)
         self.ranks = WatchedRanks(self.transport, self._watch)
         with self._watch.waiting("the connecting of devices"):
