@@ -60,6 +60,11 @@ def test_every_function_has_its_derivative(name: str) -> None:
     found = value(derivative(expr, 0), 0.6, 0.4)
     expected = 0.0 if is_flat else 1.0 if "float" in name else slope(expr, 0.6, 0.4)
     assert math.isclose(found, expected, rel_tol=1e-5, abs_tol=1e-7)
+    if function.arity == 1:  # a branch that is not taken may not spoil the one that is
+        for x in (-800.0, -50.0, 50.0, 800.0):
+            with np.errstate(all="ignore"):
+                if math.isfinite(value(expr, x, 0.4)):
+                    assert not math.isnan(value(derivative(expr, 0), x, 0.4)), x
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import dtype
+from eindecomp.lang.dtypes import dtype, type_names
 from eindecomp.lang.numpy_backend import NUMPY
-from eindecomp.lang.scalar import Expr, size_of
+from eindecomp.lang.scalar import FUNCTIONS, Arg, Call, Expr, size_of
 from eindecomp.lang.scalar_types import type_of, with_casts
 from eindecomp.lang.simplify import simplify
 from eindecomp.lang.text.resolve import parse_join
@@ -63,3 +63,10 @@ def test_value_and_type_stay(expr: Expr, name: str) -> None:
     np.testing.assert_allclose(
         np.asarray(after, complex), np.asarray(before, complex), rtol=1e-3, atol=1e-3
     )
+
+
+def test_only_what_repeats_without_effect_is_dropped() -> None:
+    unary = [name for name, function in FUNCTIONS.items() if function.arity == 1]
+    repeated = {name: Call(name, (Call(name, (Arg(0),)),)) for name in unary}
+    dropped = {name for name, expr in repeated.items() if simplify(expr) != expr}
+    assert dropped <= {"abs", "relu", "sign", "real", "neg", "not", "conj", *type_names}

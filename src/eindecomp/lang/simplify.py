@@ -13,7 +13,16 @@ import numpy as np
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, DType, Kind, Type, concrete, kind
+from eindecomp.lang.dtypes import (
+    FLOAT32,
+    LOW_PRECISION,
+    DType,
+    Kind,
+    Type,
+    concrete,
+    kind,
+    type_names,
+)
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import (
     FUNCTIONS,
@@ -166,7 +175,7 @@ def _drop_repeated(call: Call) -> Expr:
             return call
 
 
-_IDEMPOTENT = frozenset({"abs", "relu", "sign", "real"} | {t for t in NUMPY if t[-1].isdigit()})
+_IDEMPOTENT = frozenset({"abs", "relu", "sign", "real", *type_names} - {"bool"})
 
 
 def _adds_zero(call: Call) -> bool:

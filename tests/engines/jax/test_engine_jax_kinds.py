@@ -9,7 +9,9 @@ from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
 from eindecomp.graph.rewrites.rebuild import remove_dead
+from eindecomp.kernels.jax.functions import JAX
 from eindecomp.lang.dtypes import type_names
+from eindecomp.lang.scalar import FUNCTIONS
 
 ENGINE = "jax"
 KINDS = [(op, [*SIZES][k % len(SIZES)]) for k, op in enumerate(OPS)]
@@ -203,3 +205,7 @@ def test_tensors_of_nothing():
         "Z[j,k: 5] <- sum X[i,j] * X[i,k]\noutput S, M, Z"
     )
     runs(graph, {"X": np.zeros((0, 5), "float32")}, devices=6)
+
+
+def test_every_function_of_the_language_has_a_form():
+    assert set(JAX) >= set(FUNCTIONS)

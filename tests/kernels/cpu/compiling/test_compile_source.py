@@ -76,3 +76,10 @@ def test_no_folder_is_needed(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     assert run(blocked) == "[5.0, 5.0, 5.0] 1"
+
+
+def test_a_function_that_c_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def kernel(at):\n    store_complex128(at, 0, np.log2(load_complex128(at, 0)))\n"
+    monkeypatch.setattr(assemble, "_MATH", {"log2"})
+    with pytest.raises(TypeError, match="the C library has no clog2"):
+        compiling.compile_source(source, "log2")

@@ -8,6 +8,7 @@ are written. Each function here writes LLVM's code for values it is given.
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from eindecomp.kernels.cpu.compiling.numbers import (
     LLVM,
     IrValue,
     Numbers,
+    Unsupported,
     ir,
 )
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, dtype, type_names
@@ -35,6 +37,7 @@ _PAUSES: dict[str, tuple[Any, ...]] = {
     "x86_64": ("llvm.x86.sse2.pause",), "aarch64": _HINT, "arm64": _HINT,
 }  # fmt: skip
 _ORDER = "seq_cst"
+_PROCESS = ctypes.CDLL(None)  # Python and the libraries that it has loaded
 REFUSE = "eindecomp_refuse"
 """The symbol of a function that says that a kernel cannot go on."""
 
@@ -254,9 +257,12 @@ def of_c(numbers: Numbers, name: str, args: Sequence[IrValue]) -> IrValue:
     """
     of = args[0].type
     if of in FLOATS:
-        full = name if of == FLOAT64 else f"{name}f"
-        return IrValue(numbers.declared(full, LLVM[of], [arg.code for arg in args]), of)
-    codes = [part.code for arg in args for part in numbers.parts(arg)]
+        name = name if of == FLOAT64 else f"{name}f"
+        codes = [arg.code for arg in args]
+    else:
+        codes = [part.code for arg in args for part in numbers.parts(arg)]
+    if not hasattr(_PROCESS, name):  # calling it would end the process
+        raise Unsupported(f"the C library has no {name}")
     return IrValue(numbers.declared(name, LLVM[of], codes), of)
 
 
