@@ -48,7 +48,7 @@ class Executable:
         self._take({vertex.name: vertex for vertex in plan.graph.inputs})
         self._prepared = engine.prepare(plan)
         self._whole: Executable | None = None
-        """That which takes what is bound here as well."""
+        """The executable that this one was bound from."""
         self._bound: frozenset[str] = frozenset()
         self._closed = False
 
@@ -209,7 +209,7 @@ class Executable:
         return getattr(self._prepared, "schedule", None)
 
     def close(self) -> None:
-        """Let go of what the engine holds for this plan, or of what is bound; it runs no more."""
+        """Release what the engine holds for this plan, or the bound inputs; no run follows."""
         if self._closed:
             return
         self._closed = True
@@ -254,7 +254,7 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class BoundProgram:
-    """Runs a prepared plan on what was bound and what is given, where an engine has no own way."""
+    """Runs a prepared plan on bound and given inputs, for engines that cannot bind."""
 
     prepared: Prepared
     inputs: Mapping[str, Any]

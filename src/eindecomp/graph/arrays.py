@@ -87,7 +87,7 @@ def to_stored(given: Any, vertex: Vertex) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Converted:
-    """What is stored as another type, each tile converted as it is read."""
+    """A stored array of another type, each tile of which is converted as it is read."""
 
     stored: Any
     shape: tuple[int, ...]

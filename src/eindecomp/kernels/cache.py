@@ -1,8 +1,8 @@
 """Compiled code: what is compiled now, for engines to report, and what is kept on disk.
 
-What is stored is native code, so it is trusted only in a folder that is the user's own, that nobody
-else can write to or put another in the place of, and only whole: each file begins with the digest
-of the rest. It is found by a key. A file that is missing or damaged counts as absent, and a folder
+Files hold native code, so they are trusted only in a folder that belongs to the user and that
+nobody else can write to or replace, and only if they are complete: each begins with the digest of
+the rest. A key names each file. A file that is missing or damaged counts as absent, and a folder
 that cannot be written to costs nothing but the next process's time. What was not used for longest
 goes first when there is more than `limit`.
 """

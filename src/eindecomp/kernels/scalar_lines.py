@@ -116,7 +116,7 @@ class ScalarLines:
                 return written_out.value(DEFINITIONS[op])
 
     def _meet(self, args: tuple[Expr, ...]) -> list[NamedValue]:
-        """Compute operands in one type: that of those which are not literals."""
+        """Compute operands in one type: that of the operands other than literals."""
         values = [self.value(arg) for arg in args]
         strong = [value.type for value in values if not value.weak]
         to = strong[0] if strong else WIDE[max(kind(value.type) for value in values)]

@@ -215,7 +215,7 @@ def _named(graph: Graph) -> dict[str, str]:
 
 
 def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:
-    """Adam's updates, given what is kept of a weight and the slope that it follows."""
+    """Adam's updates, given the decayed weight and the slope that it follows."""
     first, second = (_number("a beta", beta, 1) for beta in betas)
     # Grouped as in torch: the corrections are scalars, computed once outside the loops.
     step = f"(lr / (1 - {first}**step)) * new_mean"

@@ -1,8 +1,8 @@
 """Plans as JSON files.
 
 A file holds the graph as text, the mesh, what was asked for, and for every vertex which axes cut
-which label and where what it sums over devices ends. All else is made again from that when it is
-read, the cost included, which must be the one that the file states. What else was asked for (the
+which label and where its reduced result lies. All else is made again from that when the file is
+read; the cost must then be the one that the file states. What else was asked for (the
 strategy, the limit on memory, contraction orders), the proved bound and how the plan was found are
 taken at their word.
 """

@@ -127,7 +127,7 @@ class RunCheckpoints:
         return 0, set()
 
     def _read(self, step: SavedStep, live: Sequence[int]) -> dict[int, tuple[Array, ...]]:
-        """What this rank held behind a cut, but for what it was given."""
+        """The buffers that this rank held after a cut, except inputs."""
         path = step.shard(self.ranks.rank)
         if step.manifest.get("run") != self.digest:
             raise InputError(f"{step.place} is not of this run")

@@ -29,7 +29,7 @@ def devices_of(given: str | Sequence[str] | None) -> tuple[torch.device, ...]:
 
 
 def check_memory(device: torch.device, limit: int) -> None:
-    """Refuse a limit on what is taken of a GPU that is more than it has."""
+    """Refuse a memory limit above what the GPU has."""
     if device.type == "cuda":
         _, total = torch.cuda.mem_get_info(device)
         if limit > total:

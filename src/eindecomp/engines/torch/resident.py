@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
     """What a run is given."""
 
     values: Values
-    """The tiles on the device, but for what is bound and what is staged."""
+    """The tiles on the device, except bound and staged ones."""
     inputs: Given
     scalars: Given
     donated: Collection[str]
@@ -290,7 +290,7 @@ class Capture:
                 _COPY_ALL(_taken(self._read, places), arrays)
 
     def fits(self, loaded: Loaded) -> bool:
-        """Whether what was taken to stay is where it was, and nobody needs what is written to."""
+        """Whether arrays assumed fixed have not moved, and nobody else needs what is written."""
         values = loaded.values
         if not self.staged.keys().isdisjoint(values) or not self._is_free(loaded):
             return False

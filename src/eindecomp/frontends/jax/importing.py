@@ -97,7 +97,7 @@ class ReadFunction:
     equations: Mapping[Way, EquationViews]
     """What each equation reads and makes, by the path to it."""
     names: Mapping[str, str]
-    """What the vertices of those are called in the graph."""
+    """The name in the graph of each vertex that they made."""
 
 
 def read_function(

@@ -59,8 +59,8 @@ def wishes_of(
     """The wishes of all operators that compute something.
 
     `homes` is where tensors of the planned graph lie, `operands` how its vertices want theirs. A
-    plan may have fused a vertex into those that read it. What it reads is then wanted as the first
-    of those wants it.
+    plan may have fused a vertex into its readers. Its operands are then wanted as the first reader
+    wants them.
     """
     readers = _Readers(imported, planned, operands)
     wishes: dict[fx.Node, Wish] = {}

@@ -31,7 +31,7 @@ class Weights:
     masks: frozenset[Expr] = frozenset()
     biases: tuple[Expr, ...] = ()
     shifts: tuple[Expr, ...] = ()
-    """What is added that is one number for all keys."""
+    """Added terms that are the same for all keys."""
     is_finite: bool = False
     """Whether a very low score stands for -∞: then keys count alike where no mask holds."""
 

@@ -54,7 +54,7 @@ class Price(Protocol):
         ...
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
-        """The price from each held cut to each needed one; ∞ where what is needed is not held."""
+        """The price from each held cut to each needed one; ∞ where it cannot be had."""
         ...
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
@@ -244,8 +244,8 @@ class PriceInSeconds:
 def fetched_by(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> dict[Collective, Mask]:
     """For each held and each needed cut, what fetching along an axis is.
 
-    An axis that cuts what is held and not what is needed gathers. One that cuts another dimension
-    than before exchanges. Anything else goes from device to device.
+    An axis that cuts the held layout but not the needed one gathers. One that cuts another
+    dimension than before exchanges. Anything else goes from device to device.
     """
     before = np.array([_cut_by(cut, axis) for cut in held], dtype=np.int64)[:, None]
     after = np.array([_cut_by(cut, axis) for cut in needed], dtype=np.int64)[None]

@@ -258,7 +258,7 @@ class MovementModel:
         return self.once((id(owner), item), lambda: self.price.held(cuts, item))
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What is made once for all vertices that have the same choices, named in the key."""
+        """The value of `make`, made once for all vertices that share the choices in the key."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]

@@ -172,7 +172,7 @@ def strategy_of(given: GivenStrategy, graph: Graph, devices: int) -> AnyStrategy
 
 
 def rules_under(strategy: AnyStrategy, graph: Graph, mesh: Mesh, rules: LayoutRules) -> LayoutRules:
-    """What is said about layouts, with what a strategy says about state added."""
+    """The rules on layouts, with those of a strategy on state added."""
     if not isinstance(strategy, Strategy) or strategy.state == "free":
         return rules
     if strategy.state == "gathered":

@@ -54,9 +54,9 @@ def issue(workload: Workload, placement: Placement, staging: Staging) -> tuple[A
 
 
 def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Iterator[Action]:
-    """After every task what is kept, what it has made and must leave, what its end makes room for.
+    """The actions of a run: after each task, its renewals, stores and the arrivals it makes room for.
 
-    What has no bytes stays where it is.
+    Tensors without bytes stay where they are.
     """
     arrivals = {
         after: list(group) for after, group in groupby(placement.arrivals, lambda a: a.after)

@@ -48,7 +48,7 @@ class Exchange:
     elements_in: int = 0
     elements_out: int = 0
     kept: Transfers = ()
-    """The block that the device has already of what it wants, if any: it is its own peer."""
+    """The wanted block that the device already holds, if any, with itself as the peer."""
 
 
 def exchange(receives: Transfers, sends: Transfers, kept: Transfers = ()) -> Exchange:
@@ -66,7 +66,7 @@ def moves(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Exchange:
 
 
 def received(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
-    """The blocks that a device lacks of what it wants, each with the peer that sends it."""
+    """The blocks that a device wants and lacks, each with the peer that sends it."""
     box = wanted.box(mesh, device)
     if not volume(box):
         return ()
@@ -109,7 +109,7 @@ def _gathers_shares(held: Tiling, wanted: Tiling) -> bool:
 
 
 def _sent_to_readers(mesh: Mesh, held: Cut, wanted: Cut, device: int) -> Iterator[Transfer]:
-    """What goes to those who want some of what a device holds, and to whom no holder is nearer."""
+    """The blocks sent to each device that wants them and has no nearer holder."""
     own = coordinates(mesh, device)
     box = box_on(mesh, held, device)
     shared = replicated_axes(mesh, held)

@@ -111,7 +111,7 @@ def held_by(tiled: TileProgram, ops: Sequence[TileOp], crossing: Collection[int]
 
 
 def finish_early(tiled: TileProgram) -> TileProgram:
-    """The same operations, loads first, then each of those that finish outputs as soon as it can.
+    """The same operations, loads first and each that finishes an output as early as it can.
 
     What all devices do for one tensor stays together.
     """

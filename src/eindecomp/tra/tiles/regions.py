@@ -196,7 +196,7 @@ def _rows(tiled: TileProgram, again: Collection[int]) -> Iterator[Row]:
 def _cut(
     tiled: TileProgram, stretch: list[Row], finish: Collection[int], least: int, most: int
 ) -> Iterator[list[Row]]:
-    """A stretch in parts between which little crosses, and not what is only to be finished."""
+    """The parts of a stretch, cut where few bytes cross and never before a mere finish."""
     crossing = _crossing(tiled, stretch)
     start = 0
     for end in range(1, len(stretch) + 1):

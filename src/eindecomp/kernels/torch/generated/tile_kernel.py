@@ -184,7 +184,7 @@ class _TileWriter:
             self._put(f"{name} = tl.load({pointer} + {offsets}){_widened(access)}{shape}")
 
     def _packs(self, k: int) -> dict[str, tuple[str, str]]:
-        """The names of what blocks read of a packed input, their offsets, and what those add.
+        """Names for the blocks of a packed input, each with its offset and the text that adds it.
 
         A block adds a constant, so that one address serves all of them.
         """
