@@ -54,7 +54,7 @@ def issue(workload: Workload, placement: Placement, staging: Staging) -> tuple[A
 
 
 def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Iterator[Action]:
-    """The actions of a run: after each task, its renewals, stores and the arrivals it makes room for.
+    """The actions of a run: after each task its renewals, its stores, and arrivals that now fit.
 
     Tensors without bytes stay where they are.
     """
