@@ -147,9 +147,9 @@ def __getattr__(name: str) -> Any:
         if error.name not in EXTRAS:
             raise
         return partial(_refuse, error.name)
-    found = module if name in ("models", "solve") else getattr(module, name)
-    globals()[name] = found  # found at once from now on
-    return found
+    attribute = module if name in ("models", "solve") else getattr(module, name)
+    globals()[name] = attribute  # found at once from now on
+    return attribute
 
 
 def _refuse(package: str, *_args: Any, **_kwargs: Any) -> Any:

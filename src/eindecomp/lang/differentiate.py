@@ -45,8 +45,8 @@ def pullback(
     -(2 * (x - y))
     """
     walk = _Pullback(wrt, args, scalars)
-    found = walk.visit(expr, adjoint)
-    return chain("add", found) if found else None
+    slopes = walk.visit(expr, adjoint)
+    return chain("add", slopes) if slopes else None
 
 
 @dataclass(frozen=True, slots=True)
