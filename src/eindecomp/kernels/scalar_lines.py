@@ -104,8 +104,8 @@ class ScalarLines:
             case Call("where", (condition, first, second)):
                 test = self.value(condition)
                 return self._called("where", self._meet((first, second)), [test.name])
-            case Call("pow", (base, Const(int() | float() as number))) if (
-                number >= 0 if isinstance(number, int) else number in (1.0, 2.0, 3.0, 4.0)
+            case Call("pow", (base, Const(int() | float() as number))) if self._is_few_products(
+                base, number
             ):
                 return self._whole_power(self.value(base), int(number))
             case Call(op, args):
@@ -142,8 +142,15 @@ class ScalarLines:
             case _:
                 return self._name(text, of, weak)
 
+    def _is_few_products(self, base: Expr, number: float) -> bool:
+        """Whether products are as exact a power as a library's: small ones, or of integers."""
+        of = self.value(base).type
+        if of.kind in "iu":
+            return isinstance(number, int) and number >= 0
+        return of.kind in "fc" and number in (1, 2, 3, 4)
+
     def _whole_power(self, base: NamedValue, number: int) -> NamedValue:
-        """Squares and products, as exact as calling a library, and fast."""
+        """A power by squares and products, which is faster than calling a library."""
         power: NamedValue | None = None
         while True:
             if number & 1:

@@ -214,6 +214,15 @@ def test_float32_functions_are_right_everywhere(name: str) -> None:
         np.testing.assert_allclose(whole(op, [both]), expected.astype(F4), rtol=1e-6, atol=2e-43)
 
 
+@pytest.mark.parametrize("power", [3, 4.0, 5, 50, 200])
+def test_powers_are_right_however_high(power: float) -> None:
+    base = np.linspace(0.7, 1.5, 10_001, dtype=F4)
+    found = whole(EinSum((("i",),), ("i",), call("pow", x, power)), [base])
+    with np.errstate(over="ignore"):
+        expected = (base.astype(np.float64) ** power).astype(F4)
+    np.testing.assert_allclose(found, expected, rtol=3e-7)
+
+
 LINF = EinSum((("i", "k"), ("j", "k")), ("i", "j"), call("abs", call("sub", x, y)), MAX)
 L2 = EinSum((("i", "k"), ("j", "k")), ("i", "j"), call("pow", call("sub", x, y), 2), SUM)
 
