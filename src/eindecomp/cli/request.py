@@ -40,6 +40,11 @@ DEFAULT_WORK = "1.2"
 _option = partial(option, rich_help_panel="Planning")
 
 
+def machine_names() -> list[str]:
+    """What a shell completes as a machine."""
+    return list(PRESETS)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked of the planner on the command line: its fields are the options."""
@@ -92,7 +97,7 @@ class Request:
             "NAME",
             "the machine for objective time, whose axes are the mesh of any objective: "
             f"{', '.join(PRESETS)}, or the .json file that calibrate has written",
-            autocompletion=lambda: list(PRESETS),
+            autocompletion=machine_names,
         ),
     ] = None
     pin: Annotated[

@@ -86,7 +86,8 @@ def reshaped(op: Reshape, source: Any, transpose: Callable[[Any, list[int]], Any
     """A tile of a reshape, cut along labels that are outermost in their groups."""
     sizes = dict(op.sizes)
     for group, size in zip(op.input, source.shape, strict=True):
-        sizes[group[0]] = size // max(prod(sizes[label] for label in group[1:]), 1)
+        if inner := prod(sizes[label] for label in group[1:]):
+            sizes[group[0]] = size // inner
     before = [label for group in op.input for label in group]
     after = [label for group in op.groups for label in group]
     split = source.reshape([sizes[label] for label in before])

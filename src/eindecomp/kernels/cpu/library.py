@@ -117,7 +117,8 @@ class MoveKernel:
             case Slice():
                 out[...] = operands[0].reshape(out.shape)  # an index is a window of size 1
             case Reshape() as op:
-                out[...] = reshaped(op, operands[0], np.transpose)
+                if out.size:  # of nothing, the operand does not tell how it is cut
+                    out[...] = reshaped(op, operands[0], np.transpose)
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
