@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import weakref
 
 import numpy as np
 import pytest
@@ -19,13 +20,27 @@ class Endless:
     def __init__(self, *shape):
         self.shape = shape
         self.chunks = tuple(min(size, 4096) for size in shape)
-        self.largest = 0
+        self.largest = self.held = self.most = 0
 
     def __getitem__(self, where):
         shape = [len(range(*k.indices(n))) for k, n in zip(where, self.shape, strict=True)]
         tile = np.ones(shape, self.dtype)
         self.largest = max(self.largest, tile.nbytes)
+        self.held += 1
+        self.most = max(self.most, self.held)
+        weakref.finalize(tile, self.drop)
         return tile
+
+    def drop(self):
+        self.held -= 1
+
+
+def test_only_tiles_at_work_are_read():
+    graph = ed.parse("input X[i: 512, j: 64]\nZ[i] <- sum X[i,j] * X[i,j]\noutput Z")
+    given = Endless(512, 64)
+    found = ed.run(ed.plan(graph, 64), {"X": given})
+    assert (found["Z"] == 64).all()
+    assert given.most <= 3 * found.stats.workers
 
 
 @pytest.mark.long

@@ -53,20 +53,21 @@ class Memory:
         self._shapes = shapes
         self._arrays: dict[Key, Any] = {**given}
         self._given = frozenset(given)
-        self._stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
+        self.stored = {name for name, array in given.items() if not isinstance(array, np.ndarray)}
+        """The inputs that are read by slices when they are needed."""
         self._held = self.peak = held
 
     def read(self, key: Key, where: Where) -> Array:
         """A tile: a view of a NumPy array, or what is read from storage."""
         array = self._arrays[key]
-        if key in self._stored:
+        if key in self.stored:
             with _reading(key):
                 return np.asarray(array[... if where is None else where])
         return array if where is None else array[where]
 
     def read_rows(self, key: Key, where: Where, axis: int, index: Array) -> tuple[Array, Array]:
         """A tile to look rows up in, and the index; storage is read only for those rows."""
-        if key not in self._stored:
+        if key not in self.stored:
             return self.read(key, where), index
         array = self._arrays[key]
         with _reading(key):

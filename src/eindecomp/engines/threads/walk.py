@@ -165,7 +165,9 @@ class Walk:
             for number in range(len(step.calls)):
                 self._call(step, number)
             return
-        if step.together is not None and self._report is None and self._workers is None:
+        is_plain = self._report is None and self._workers is None
+        # All calls side by side hold all their tiles: what is stored is read call by call.
+        if step.together is not None and is_plain and not self._memory.stored:
             self._compute(step.together, step.calls[0])
             return
         mark.at_work = False  # each job has a mark of its own

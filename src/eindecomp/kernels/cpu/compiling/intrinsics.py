@@ -314,6 +314,15 @@ def shared_exchange(builder: Any, at: Any, old: Any, new: Any) -> Any:
 
 
 @_intrinsic
+def core_of_thread(numbers: Numbers) -> IrValue:
+    """The number of the core that this thread is on; -2 where the system does not say."""
+    if not hasattr(_PROCESS, "sched_getcpu"):
+        return IrValue(_LONG(-2), INT64)
+    core = numbers.declared("sched_getcpu", _INT, [])
+    return IrValue(numbers.builder.sext(core, _LONG), INT64)
+
+
+@_intrinsic
 def pause(numbers: Numbers) -> None:
     """Let another thread of this core go first for a moment."""
     name, *args = _PAUSES.get(platform.machine(), ("",))
