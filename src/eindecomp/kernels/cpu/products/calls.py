@@ -148,41 +148,86 @@ _MOST_ROWS, _MOST_LOW = 8, 32
 """The most rows for which BLAS takes longer, and of low precision, which BLAS does not know."""
 _ROWS, _COLUMNS = 4, 3
 """Sums that are made at once: with their operands they fit sixteen vector registers."""
+_WIDTH = 512
+"""Columns of results that stay in the nearest cache while all rows of the long matrix are read."""
 _UNPACK = (
     "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
-    "x_row, y_column = load_int64(at, 3), load_int64(at, 4)",
-    "z_row, z_column = load_int64(at, 5), load_int64(at, 6)",
-    "column = 0",
+    "x_row, x_column = load_int64(at, 3), load_int64(at, 4)",
+    "y_row, y_column = load_int64(at, 5), load_int64(at, 6)",
+    "z_row, z_column = load_int64(at, 7), load_int64(at, 8)",
 )
 
 
 def few_rows_call(product: StackProduct) -> LoopsCall | None:
     """A call for a product of few rows or columns; None for others, and for other layouts.
 
-    In both inputs the numbers that are summed must be neighbours.
+    The numbers that are summed must be neighbours in both inputs, or else the columns of the long
+    matrix and of the result.
     """
     (m, n, k), (x, y, z) = product.shape, product.sides
     first, second, result = product.types
     low = any(of in LOW_PRECISION for of in product.types)
     rows = min(m, n)
-    if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS):
-        return None
-    if result.kind == "c" or x.column != first.itemsize or y.row != second.itemsize:
+    if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS) or result.kind == "c":
         return None
     turned = m > n
     if turned:
         m, n, x, y, z = n, m, y.turned, x.turned, z.turned
         first, second = second, first
-    body = list(_UNPACK)
+    if x.column == first.itemsize and y.row == second.itemsize:
+        body = _by_sums(m, (first, second, result))
+    elif y.column == second.itemsize and z.column == result.itemsize and not low:
+        body = _by_columns(m, result)
+    else:
+        return None
+    head = [m, n, k, x.row, x.column, y.row, y.column, z.row, z.column]
+    return call_over_stack(product, head, body, turned=turned)
+
+
+def _by_columns(rows: int, of: DType) -> list[str]:
+    """Add multiples of several rows of the long matrix to rows of the result."""
+    zero = "to_f8(0.0)" if of.itemsize == 8 else "to_f4(0.0)"
+    lines = [*_UNPACK, "start = 0", "while start < columns:"]
+    lines += [f"    width = min(columns - start, {_WIDTH})", "    for row in range(rows):"]
+    lines += [f"        z = result + row * z_row + start * {of.itemsize}"]
+    lines += ["        for c in range(width):", f"            store_{of.name}(z, c, {zero})"]
+    lines += ["    k = 0"]
+    at_once = min(rows, _ROWS)
+    for terms in dict.fromkeys((16 // at_once, 1)):
+        lines += [f"    while k + {terms} <= depth:", "        row = 0"]
+        for some in dict.fromkeys((at_once, 1)):
+            block = _multiples(some, terms, of)
+            lines += [f"        while row + {some} <= rows:", *(" " * 12 + line for line in block)]
+        lines += [f"        k += {terms}"]
+    return [*lines, f"    start += {_WIDTH}"]
+
+
+def _multiples(rows: int, terms: int, of: DType) -> list[str]:
+    """Add the same rows of the long matrix to some rows of the result."""
+    name, item = of.name, of.itemsize
+    both = [(i, j) for i in range(rows) for j in range(terms)]
+    lines = [f"y{j} = second + (k + {j}) * y_row + start * {item}" for j in range(terms)]
+    lines += [f"z{i} = result + (row + {i}) * z_row + start * {item}" for i in range(rows)]
+    place = "first + (row + {}) * x_row + (k + {}) * x_column, 0"
+    lines += [f"a{i}_{j} = load_{name}({place.format(i, j)})" for i, j in both]
+    lines += ["for c in range(width):"]
+    lines += [f"    b{j} = load_{name}(y{j}, c)" for j in range(terms)]
+    lines += [f"    s{i}_0 = reload_{name}(z{i}, c)" for i in range(rows)]
+    lines += [f"    s{i}_{j + 1} = sum_product(a{i}_{j}, b{j}, s{i}_{j})" for i, j in both]
+    lines += [f"    store_{name}(z{i}, c, s{i}_{terms})" for i in range(rows)]
+    return [*lines, f"row += {rows}"]
+
+
+def _by_sums(few: int, types: tuple[DType, DType, DType]) -> list[str]:
+    """Sum the products of a few rows by a few columns at a time."""
+    lines = [*_UNPACK, "column = 0"]
     for columns in dict.fromkeys((_COLUMNS, 1)):
-        body += [f"while column + {columns} <= columns:", "    row = 0"]
-        for rows in dict.fromkeys((min(m, _ROWS), 1)):
-            block = _block(rows, columns, (first, second, result))
-            body += [f"    while row + {rows} <= rows:", *("        " + line for line in block)]
-        body += [f"    column += {columns}"]
-    return call_over_stack(
-        product, [m, n, k, x.row, y.column, z.row, z.column], body, turned=turned
-    )
+        lines += [f"while column + {columns} <= columns:", "    row = 0"]
+        for rows in dict.fromkeys((min(few, _ROWS), 1)):
+            block = _block(rows, columns, types)
+            lines += [f"    while row + {rows} <= rows:", *("        " + line for line in block)]
+        lines += [f"    column += {columns}"]
+    return lines
 
 
 def _block(rows: int, columns: int, types: tuple[DType, DType, DType]) -> list[str]:
