@@ -156,7 +156,7 @@ class ThreadsProgram:
         memory = Memory(arrays, tuple(scalars.values()), plan.shapes, held, spare)
         if workers > 1:
             HELPERS.rouse()
-        # Small products are computed by one thread of BLAS in any case.
+        # Setting BLAS's threads takes longer than they could disturb so small a program.
         with nullcontext() if plan.seconds < TOGETHER else one_thread_each():
             Walk(plan, memory, self._asked, report).run()
         result = _result(ready, memory, start, workers, placed)
