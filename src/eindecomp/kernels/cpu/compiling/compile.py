@@ -110,7 +110,19 @@ def versions() -> str:
 def processor() -> tuple[str, str, str]:
     """What code is compiled for: the system, the processor, and all that it can do."""
     features = llvm.get_host_cpu_features().flatten()
+    if _AVX512 in features:
+        # LLVM takes half a vector at a time, for fear of slowing the clock down as it once did.
+        features += ",-prefer-256-bit"
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+
+
+_AVX512 = "+avx512f"
+
+
+def vector_registers() -> int:
+    """How many vectors the processor's registers hold."""
+    triple, _, features = processor()
+    return 32 if _AVX512 in features or triple.startswith(("aarch64", "arm64")) else 16
 
 
 def _target_machine() -> Any:

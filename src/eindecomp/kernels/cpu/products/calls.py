@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.kernels.cpu.compiling.compile import compile_source
+from eindecomp.kernels.cpu.compiling.compile import compile_source, vector_registers
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
 
@@ -73,12 +73,17 @@ def kernel(at):
 
 
 def call_over_stack(
-    product: StackProduct, head: Sequence[int], body: Sequence[str], *, turned: bool
+    product: StackProduct,
+    head: Sequence[int],
+    body: Sequence[str],
+    *,
+    turned: bool,
+    scratch: int = 0,
 ) -> LoopsCall:
     """A call whose `body` multiplies `first` by `second` into `result`, for all of a stack.
 
     It finds the numbers of `head` in the first slots at `at`. If it is `turned`, `first` is the
-    product's second input.
+    product's second input. It may use `scratch` bytes of memory, whose address follows the loops.
     """
     start = len(head)
     lines = ["        " + line for line in body]
@@ -90,7 +95,7 @@ def call_over_stack(
     addresses = [*inputs, start + 2, len(integers)]
     function = compile_source(source, "stacks of matrix products")
     filled = np.array([*integers, 0], np.int64)
-    return LoopsCall(function, filled, addresses, 0, product.packs)
+    return LoopsCall(function, filled, addresses, scratch, product.packs)
 
 
 def blas_call(product: StackProduct, library: BlasLibrary) -> LoopsCall | None:
@@ -144,12 +149,15 @@ def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
     return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
 
 
-_MOST_ROWS, _MOST_LOW = 8, 32
-"""The most rows for which BLAS takes longer, and of low precision, which BLAS does not know."""
-_ROWS, _COLUMNS = 4, 3
-"""Sums that are made at once: with their operands they fit sixteen vector registers."""
+_MOST_COLUMNWISE, _MOST_SUMMED, _MOST_LOW = 8, 16, 32
+"""The most rows for which BLAS takes longer: if columns are neighbours, if terms are, and of low
+precision, which BLAS does not know."""
+_ROWS = 4
+"""Rows that are computed at once."""
 _WIDTH = 512
-"""Columns of results that stay in the nearest cache while all rows of the long matrix are read."""
+"""Columns of sums that stay in the nearest cache while all rows of the long matrix are read."""
+_SCRATCH = "load_int64(at, 13 + 4 * loops)"
+"""The address of scratch memory: after the loops over the stack."""
 _UNPACK = (
     "rows, columns, depth = load_int64(at, 0), load_int64(at, 1), load_int64(at, 2)",
     "x_row, x_column = load_int64(at, 3), load_int64(at, 4)",
@@ -168,30 +176,39 @@ def few_rows_call(product: StackProduct) -> LoopsCall | None:
     first, second, result = product.types
     low = any(of in LOW_PRECISION for of in product.types)
     rows = min(m, n)
-    if not (rows <= _MOST_LOW if low else 1 < rows <= _MOST_ROWS) or result.kind == "c":
+    if result.kind == "c" or (rows == 1 and not low):
         return None
     turned = m > n
     if turned:
         m, n, x, y, z = n, m, y.turned, x.turned, z.turned
         first, second = second, first
+    scratch = 0
     if x.column == first.itemsize and y.row == second.itemsize:
+        if rows > (_MOST_LOW if low else _MOST_SUMMED):
+            return None
         body = _by_sums(m, (first, second, result))
     elif y.column == second.itemsize and z.column == result.itemsize and not low:
+        if rows > _MOST_COLUMNWISE:
+            return None
         body = _by_columns(m, result)
+        scratch = m * _WIDTH * result.itemsize
     else:
         return None
     head = [m, n, k, x.row, x.column, y.row, y.column, z.row, z.column]
-    return call_over_stack(product, head, body, turned=turned)
+    return call_over_stack(product, head, body, turned=turned, scratch=scratch)
 
 
 def _by_columns(rows: int, of: DType) -> list[str]:
-    """Add multiples of several rows of the long matrix to rows of the result."""
-    zero = "to_f8(0.0)" if of.itemsize == 8 else "to_f4(0.0)"
-    lines = [*_UNPACK, "start = 0", "while start < columns:"]
+    """Add multiples of several rows of the long matrix to sums, some columns at a time.
+
+    The sums are beside the result: where its rows are a power of two apart, a cache does not hold
+    several of them at once.
+    """
+    name = of.name
+    lines = [*_UNPACK, f"sums = {_SCRATCH}", "start = 0", "while start < columns:"]
     lines += [f"    width = min(columns - start, {_WIDTH})", "    for row in range(rows):"]
-    lines += [f"        z = result + row * z_row + start * {of.itemsize}"]
-    lines += ["        for c in range(width):", f"            store_{of.name}(z, c, {zero})"]
-    lines += ["    k = 0"]
+    lines += ["        for c in range(width):"]
+    lines += [f"            store_{name}(sums, row * {_WIDTH} + c, {_zero(of)})", "    k = 0"]
     at_once = min(rows, _ROWS)
     for terms in dict.fromkeys((16 // at_once, 1)):
         lines += [f"    while k + {terms} <= depth:", "        row = 0"]
@@ -199,15 +216,23 @@ def _by_columns(rows: int, of: DType) -> list[str]:
             block = _multiples(some, terms, of)
             lines += [f"        while row + {some} <= rows:", *(" " * 12 + line for line in block)]
         lines += [f"        k += {terms}"]
+    lines += ["    for row in range(rows):"]
+    lines += [f"        z = result + row * z_row + start * {of.itemsize}"]
+    lines += ["        for c in range(width):"]
+    lines += [f"            store_{name}(z, c, reload_{name}(sums, row * {_WIDTH} + c))"]
     return [*lines, f"    start += {_WIDTH}"]
 
 
+def _zero(of: DType) -> str:
+    return "to_f8(0.0)" if of.itemsize == 8 else "to_f4(0.0)"
+
+
 def _multiples(rows: int, terms: int, of: DType) -> list[str]:
-    """Add the same rows of the long matrix to some rows of the result."""
+    """Add the same rows of the long matrix to the sums of some rows of the result."""
     name, item = of.name, of.itemsize
     both = [(i, j) for i in range(rows) for j in range(terms)]
     lines = [f"y{j} = second + (k + {j}) * y_row + start * {item}" for j in range(terms)]
-    lines += [f"z{i} = result + (row + {i}) * z_row + start * {item}" for i in range(rows)]
+    lines += [f"z{i} = sums + (row + {i}) * {item * _WIDTH}" for i in range(rows)]
     place = "first + (row + {}) * x_row + (k + {}) * x_column, 0"
     lines += [f"a{i}_{j} = load_{name}({place.format(i, j)})" for i, j in both]
     lines += ["for c in range(width):"]
@@ -221,7 +246,8 @@ def _multiples(rows: int, terms: int, of: DType) -> list[str]:
 def _by_sums(few: int, types: tuple[DType, DType, DType]) -> list[str]:
     """Sum the products of a few rows by a few columns at a time."""
     lines = [*_UNPACK, "column = 0"]
-    for columns in dict.fromkeys((_COLUMNS, 1)):
+    # With their operands, the sums fit the registers.
+    for columns in (6 if vector_registers() == 32 else 3, 1):
         lines += [f"while column + {columns} <= columns:", "    row = 0"]
         for rows in dict.fromkeys((min(few, _ROWS), 1)):
             block = _block(rows, columns, types)
@@ -233,11 +259,10 @@ def _by_sums(few: int, types: tuple[DType, DType, DType]) -> list[str]:
 def _block(rows: int, columns: int, types: tuple[DType, DType, DType]) -> list[str]:
     """Sum a few rows by a few columns; terms are added in any order, as lanes of vectors do."""
     first, second, result = (of.name for of in types)
-    zero = "to_f8(0.0)" if widen(types[2]).itemsize == 8 else "to_f4(0.0)"
     both = [(i, j) for i in range(rows) for j in range(columns)]
     lines = [f"x{i} = first + (row + {i}) * x_row" for i in range(rows)]
     lines += [f"y{j} = second + (column + {j}) * y_column" for j in range(columns)]
-    lines += [f"s{i}_{j} = {zero}" for i, j in both]
+    lines += [f"s{i}_{j} = {_zero(widen(types[2]))}" for i, j in both]
     lines += ["for k in range(depth):"]
     lines += [f"    a{i} = load_{first}(x{i}, k)" for i in range(rows)]
     lines += [f"    b{j} = load_{second}(y{j}, k)" for j in range(columns)]
