@@ -144,9 +144,8 @@ class Helpers:
 
     def rouse(self) -> None:
         """Wake up whoever sleeps, for jobs that are about to come."""
-        if self._crew is not None and self._busy.acquire(blocking=False):
-            self._crew.rouse(cores() - 1)
-            self._busy.release()
+        if self._crew is not None:
+            self._crew.rouse()
 
 
 class _Crew:
@@ -205,9 +204,8 @@ class _Crew:
             with suppress(OSError):  # this process may not use any other core now
                 os.sched_setaffinity(thread.native_id or 0, os.sched_getaffinity(0) - {core})
 
-    def rouse(self, helpers: int) -> None:
+    def rouse(self) -> None:
         """Wake up helpers that sleep."""
-        self._hire(helpers)
         self._rouse(self._start)
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:

@@ -104,7 +104,8 @@ def test_every_way_computes_every_product(data: st.DataObject) -> None:
         ((stack, x.strides[0], y.strides[0], z.strides[0]),),
     )
     wanted = x.astype(np.float64) @ y.astype(np.float64)
-    with patch.object(calls, "_WIDTH", 40):
+    has_avx512 = data.draw(st.booleans())  # blocks are larger there
+    with patch.object(calls, "_WIDTH", 40), patch.object(calls, "has_avx512", lambda: has_avx512):
         ways = all_ways(product)
     for way in ways:
         z[...] = 1
@@ -135,6 +136,8 @@ def test_few_rows_are_read_where_they_lie(rows: int, name: str) -> None:
     along_columns = (sides[0], MatrixSteps(*np.ones((64, 50), of).strides), sides[2])
     other = StackProduct((of, of, of), (rows, 50, 64), along_columns)
     assert (few_rows_call(other) is not None) == (not is_low and 1 < rows <= 8)
+    with patch.object(calls, "_WIDTH", 100), patch.object(calls, "has_avx512", lambda: True):
+        assert (few_rows_call(other) is not None) == (not is_low and 1 < rows <= 32)
     turned = (MatrixSteps(*y.strides), MatrixSteps(*x.T.strides), MatrixSteps(*z.T.strides))
     other = StackProduct((of, of, of), (50, rows, 64), turned)
     assert (few_rows_call(other) is None) == (few_rows_call(product) is None)

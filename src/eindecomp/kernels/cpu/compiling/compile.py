@@ -119,10 +119,14 @@ def processor() -> tuple[str, str, str]:
 _AVX512 = "+avx512f"
 
 
+def has_avx512() -> bool:
+    """Whether the processor has 32 vectors of 64 bytes."""
+    return _AVX512 in processor()[2]
+
+
 def vector_registers() -> int:
     """How many vectors the processor's registers hold."""
-    triple, _, features = processor()
-    return 32 if _AVX512 in features or triple.startswith(("aarch64", "arm64")) else 16
+    return 32 if has_avx512() or processor()[0].startswith(("aarch64", "arm64")) else 16
 
 
 def _target_machine() -> Any:

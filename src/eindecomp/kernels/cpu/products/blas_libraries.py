@@ -32,6 +32,8 @@ _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 # How builds name Fortran's functions: with 32-bit integers, then with 64-bit ones.
 _SPELLINGS = {"{}_": 2**31 - 1, "scipy_{}_": 2**31 - 1, "{}_64_": 2**62, "scipy_{}_64_": 2**62}
 _SEQUENTIAL = 1  # MKL's number for a layer without threads
+_DOES = ("get", "set")
+Threads = tuple[Callable[[], int], Callable[[int], object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,14 @@ class BlasLibrary:
     vectors: Mapping[str, int]
     """Products of a matrix and a vector, by type."""
     largest: int
+    get_threads: Callable[[], int]
+    set_threads: Callable[[int], object]
 
 
 @cache
 def blas_library() -> BlasLibrary:
     """The library that products call: MKL, or the newest of the others."""
-    known = [library for pool in pools() if (library := _read(pool.info())) is not None]
+    known = [library for pool in pools() if (library := _read(pool)) is not None]
     if not known:
         return _scipy()
     return max(known, key=lambda library: (library.name.startswith("mkl"), library.name))
@@ -73,7 +77,8 @@ def pools() -> list[Any]:
     return apart or loaded
 
 
-def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
+def _read(pool: Any) -> BlasLibrary | None:
+    info = pool.info()
     with suppress(OSError):
         opened = ctypes.CDLL(info["filepath"])
         for spelling, largest in _SPELLINGS.items():
@@ -84,8 +89,20 @@ def _read(info: Mapping[str, Any]) -> BlasLibrary | None:
                     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
                 name = f"{info['internal_api']} {info['version']}"
-                return _library(name, find, largest)
+                return _library(name, find, largest, _threads(pool, opened, spelling))
     return None
+
+
+def _threads(pool: Any, opened: Any, spelling: str) -> Threads:
+    """What says and sets how many threads a library uses.
+
+    The controller of OpenBLAS does nothing for a thread if another one has set them before.
+    """
+    of_c = spelling.replace("{}_", "{}")
+    with suppress(AttributeError):
+        get, set_ = (getattr(opened, of_c.format(f"openblas_{do}_num_threads")) for do in _DOES)
+        return get, set_
+    return pool.get_num_threads, pool.set_num_threads
 
 
 def _scipy() -> BlasLibrary:
@@ -100,15 +117,15 @@ def _scipy() -> BlasLibrary:
         capsule = offered.__pyx_capi__[name]
         return pointer(capsule, title(capsule))
 
-    return _library("scipy", find, 2**31 - 1)
+    return _library("scipy", find, 2**31 - 1, (lambda: 1, lambda _: None))
 
 
-def _library(name: str, find: Callable[[str], int], largest: int) -> BlasLibrary:
+def _library(name: str, find: Callable[[str], int], largest: int, threads: Threads) -> BlasLibrary:
     matrices, vectors = (
         {dtype: find(letter + kind) for dtype, letter in _LETTERS.items()}
         for kind in ("gemm", "gemv")
     )
-    return BlasLibrary(name, matrices, vectors, largest)
+    return BlasLibrary(name, matrices, vectors, largest, *threads)
 
 
 @cache
@@ -121,8 +138,8 @@ def controller() -> ThreadpoolController:
 LOCK = RLock()
 _RUNNING: list[int] = []
 """The threads of the runs in progress."""
-_BEFORE: list[tuple[Callable[[int], object], int]] = []
-"""For each library, what sets its threads, and how many it had before the first of these runs."""
+_BEFORE: list[int] = []
+"""How many threads BLAS had before the first of these runs."""
 
 
 @contextmanager
@@ -132,9 +149,9 @@ def one_thread_each() -> Generator[None]:
     with LOCK:
         # The setting belongs to the process: the first run makes it, the last undoes it.
         if not _RUNNING:
-            _BEFORE[:] = [(pool.set_num_threads, pool.get_num_threads()) for pool in pools()]
-            for set_threads, _ in _BEFORE:
-                set_threads(1)
+            library = blas_library()
+            _BEFORE.append(library.get_threads())
+            library.set_threads(1)
         _RUNNING.append(own)
     try:
         yield
@@ -145,10 +162,8 @@ def one_thread_each() -> Generator[None]:
 
 
 def _undo_if_none_runs() -> None:
-    if not _RUNNING:
-        for set_threads, count in _BEFORE:
-            set_threads(count)
-        _BEFORE.clear()
+    while _BEFORE and not _RUNNING:
+        blas_library().set_threads(_BEFORE.pop())
 
 
 # Forks

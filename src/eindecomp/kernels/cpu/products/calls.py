@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eindecomp.kernels.cpu.compiling.compile import compile_source, vector_registers
+from eindecomp.kernels.cpu.compiling.compile import compile_source, has_avx512, vector_registers
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
 
@@ -149,11 +149,13 @@ def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
     return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
 
 
-_MOST_COLUMNWISE, _MOST_SUMMED, _MOST_LOW = 8, 16, 32
-"""The most rows for which BLAS takes longer: if columns are neighbours, if terms are, and of low
-precision, which BLAS does not know."""
+_MOST_SUMMED, _MOST_COLUMNWISE, _MOST_WIDE, _MOST_LOW = 16, 8, 32, 32
+"""The most rows for which BLAS takes longer: where terms are neighbours, where columns are, also
+with vectors of 64 bytes, and of low precision, which BLAS does not know."""
 _ROWS = 4
 """Rows that are computed at once."""
+_TERMS = 8
+"""The most rows of the long matrix that are read at once."""
 _WIDTH = 512
 """Columns of sums that stay in the nearest cache while all rows of the long matrix are read."""
 _SCRATCH = "load_int64(at, 13 + 4 * loops)"
@@ -188,7 +190,7 @@ def few_rows_call(product: StackProduct) -> LoopsCall | None:
             return None
         body = _by_sums(m, (first, second, result))
     elif y.column == second.itemsize and z.column == result.itemsize and not low:
-        if rows > _MOST_COLUMNWISE:
+        if rows > (_MOST_WIDE if has_avx512() and n >= _WIDTH // 2 else _MOST_COLUMNWISE):
             return None
         body = _by_columns(m, result)
         scratch = m * _WIDTH * result.itemsize
@@ -210,7 +212,9 @@ def _by_columns(rows: int, of: DType) -> list[str]:
     lines += ["        for c in range(width):"]
     lines += [f"            store_{name}(sums, row * {_WIDTH} + c, {_zero(of)})", "    k = 0"]
     at_once = min(rows, _ROWS)
-    for terms in dict.fromkeys((16 // at_once, 1)):
+    # AVX-512 repeats a factor as it reads it; elsewhere each takes a register.
+    factors = 32 if has_avx512() else 16
+    for terms in dict.fromkeys((min(factors // at_once, _TERMS), 1)):
         lines += [f"    while k + {terms} <= depth:", "        row = 0"]
         for some in dict.fromkeys((at_once, 1)):
             block = _multiples(some, terms, of)
