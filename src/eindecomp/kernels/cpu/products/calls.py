@@ -149,9 +149,8 @@ def _turn(side: MatrixSteps, itemsize: int) -> tuple[int, int]:
     return (ord("N"), side.column) if side.row == itemsize else (ord("T"), side.row)
 
 
-_MOST_SUMMED, _MOST_COLUMNWISE, _MOST_WIDE, _MOST_LOW = 16, 8, 32, 32
-"""The most rows for which BLAS takes longer: where terms are neighbours, where columns are, also
-with vectors of 64 bytes, and of low precision, which BLAS does not know."""
+_MOST_ROWS, _MOST_LOW = 16, 32
+"""The most rows for which BLAS takes longer, and of low precision, which BLAS does not know."""
 _ROWS = 4
 """Rows that are computed at once."""
 _TERMS = 8
@@ -186,11 +185,11 @@ def few_rows_call(product: StackProduct) -> LoopsCall | None:
         first, second = second, first
     scratch = 0
     if x.column == first.itemsize and y.row == second.itemsize:
-        if rows > (_MOST_LOW if low else _MOST_SUMMED):
+        if rows > (_MOST_LOW if low else _MOST_ROWS):
             return None
         body = _by_sums(m, (first, second, result))
     elif y.column == second.itemsize and z.column == result.itemsize and not low:
-        if rows > (_MOST_WIDE if has_avx512() and n >= _WIDTH // 2 else _MOST_COLUMNWISE):
+        if rows > (_MOST_ROWS if has_avx512() else _MOST_ROWS // 2):
             return None
         body = _by_columns(m, result)
         scratch = m * _WIDTH * result.itemsize
