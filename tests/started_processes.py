@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 import psutil
 
@@ -43,6 +44,16 @@ def _name(test: str) -> str:
 
 def _has(process: Path, mark: bytes) -> bool:
     try:
-        return mark in (process / "environ").read_bytes().split(b"\0")
-    except OSError:
+        variables = (process / "environ").read_bytes()
+        while not variables and _is_starting(int(process.name)):
+            sleep(0.001)
+            variables = (process / "environ").read_bytes()
+    except (OSError, psutil.NoSuchProcess):
         return False
+    return mark in variables.split(b"\0")
+
+
+def _is_starting(process: int) -> bool:
+    """Whether a child of ours has no variables yet, as for a moment after it was started."""
+    child = psutil.Process(process)
+    return child.ppid() == os.getpid() and child.status() != psutil.STATUS_ZOMBIE
