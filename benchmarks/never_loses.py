@@ -60,7 +60,8 @@ def unequal_mlp(layers: int) -> ed.Graph:
     lines = [f"input X0[b: 4096, w0: {widths[0]}]"]
     for k in range(layers):
         lines += [f"input W{k}[w{k}, w{k + 1}: {widths[k + 1]}]"]
-        lines += [f"X{k + 1}[b,w{k + 1}] <- relu(sum X{k}[b,w{k}] * W{k}[w{k},w{k + 1}])"]
+        lines += [f"Y{k}[b,w{k + 1}] <- sum X{k}[b,w{k}] * W{k}[w{k},w{k + 1}]"]
+        lines += [f"X{k + 1}[b,w{k + 1}] <- relu(Y{k}[b,w{k + 1}])"]
     return ed.parse("\n".join([*lines, f"output X{layers}"]))
 
 

@@ -32,6 +32,7 @@ from eindecomp.planner.search.choose import choose, is_small
 from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
+from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
     Strategy,
@@ -68,7 +69,10 @@ def minimize_movement(options: Options) -> Chosen:
         first = start_from_strategies(search, relaxed.bound, deadline)
     elif options.restriction is None and not is_small(replace(search, any_order=True)):
         named = _restricted(search)
-        starts = _starts(named, part_of_time(deadline, budgets.STARTS_SHARE))
+        if (pinned := _start_from_pins(search)) is not None:
+            starts["pins"] = pinned
+        if pinned is None or is_open(pinned.cost, relaxed.bound):
+            starts |= _starts(named, part_of_time(deadline, budgets.STARTS_SHARE))
     try:
         outcome = _chosen(search, relaxed, first, starts, deadline)
     except UnsolvedError as error:
@@ -165,7 +169,7 @@ def _improve_strategies(
             break
         search.tell(name, best.cost)
         with suppress(UnsolvedError, PlanError):
-            other = choose(named[name], Relaxed(outcome.bound), left)
+            other = choose(named.get(name, search), Relaxed(outcome.bound), left)
             best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
     return best
 
@@ -216,6 +220,22 @@ def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
                 choose_by_blocks(replace(search, deadline=deadline), (1,)), bound=0
             )
     return starts
+
+
+def _start_from_pins(search: Search) -> Outcome | None:
+    """What pins imply where they say where every result lies; None if they do not."""
+    pinned = search.rules.pinned
+    if any(name not in pinned for name, _ in planned_views(search.graph)):
+        return None
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if isinstance(vertex.op, Input):
+            return search.every_choice(vertex, view)
+        return choices_reaching(view, search.mesh, pinned[vertex.name][0])
+
+    with suppress(UnsolvedError, PlanError):
+        return replace(solve(search, of), bound=0)
+    return None
 
 
 def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
