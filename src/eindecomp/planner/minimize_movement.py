@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -63,22 +63,15 @@ def minimize_movement(options: Options) -> Chosen:
     relaxed = relaxed_plan(options)
     deadline = started + options.time_limit
     first: Outcome | None = None
-    named: dict[str, Search] = {}
-    starts: dict[str, Outcome] = {}
+    starts = Starts(search, relaxed.bound)
     if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
         first = start_from_strategies(search, relaxed.bound, deadline)
-    elif options.restriction is None and not is_small(replace(search, any_order=True)):
-        named = _restricted(search)
-        if (pinned := _start_from_pins(search)) is not None:
-            starts["pins"] = pinned
-        if pinned is None or is_open(pinned.cost, relaxed.bound):
-            starts |= _starts(named, part_of_time(deadline, budgets.STARTS_SHARE))
     try:
         outcome = _chosen(search, relaxed, first, starts, deadline)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {options.time_limit:g} s: {error}") from None
-    if starts and is_open(outcome.cost, outcome.bound):
-        outcome = _improve_strategies(search, outcome, named, starts, deadline)
+    if options.restriction is None and is_open(outcome.cost, outcome.bound):
+        outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
     decisions = {name: outcome.decisions[name] for name in views}
     costs = decided_cost(graph, price, decisions, outcome.given)
@@ -104,17 +97,17 @@ def _chosen(
     search: Search,
     relaxed: Relaxed,
     first: Outcome | None,
-    starts: Mapping[str, Outcome],
+    starts: Starts,
     deadline: float,
 ) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - planning_time()
     if first is None:
-        part = budgets.SEARCH_SHARE if starts else 1.0
+        is_large = search.restriction is None and not is_small(replace(search, any_order=True))
+        part = budgets.SEARCH_SHARE if is_large else 1.0
         tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
-        start = min(starts.values(), key=lambda each: each.rank, default=None)
-        return choose(search, relaxed, max(part * left, 1.0), start)
+        return choose(search, relaxed, max(part * left, 1.0), starts.best)
     if is_enough(search, first.cost, first.bound) or left < budgets.LEAST_SEARCH:
         return first
     if search.choosers > budgets.LARGE_GRAPH:
@@ -150,11 +143,33 @@ def relaxed_plan(options: Options) -> Relaxed:
     return replace(relaxed, bound=max(relaxed.bound, computing))
 
 
+@dataclass
+class Starts:
+    """Plans to begin with: what pins imply, and what named strategies lead to."""
+
+    search: Search
+    bound: float
+    named: dict[str, Search] = field(default_factory=dict[str, Search])
+    plans: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def best(self, deadline: float) -> Outcome | None:
+        """The best of them, found in a part of the time; None where one elimination does it all."""
+        search = self.search
+        if is_small(replace(search, any_order=True)):
+            return None
+        self.named = {"": search} if search.restriction is not None else _restricted(search)
+        pinned = _start_from_pins(search)
+        if pinned is not None:
+            self.plans["pins"] = pinned
+        if pinned is None or is_open(pinned.cost, self.bound):
+            self.plans |= _starts(self.named, part_of_time(deadline, budgets.STARTS_SHARE))
+        return min(self.plans.values(), key=lambda each: each.rank, default=None)
+
+
 def _improve_strategies(
     search: Search,
     outcome: Outcome,
-    named: Mapping[str, Search],
-    starts: Mapping[str, Outcome],
+    starts: Starts,
     deadline: float,
 ) -> Outcome:
     """The better of an outcome that is not proved optimal and what searches under strategies find.
@@ -163,13 +178,13 @@ def _improve_strategies(
     plan like any other.
     """
     best = outcome
-    for name, _ in sorted(starts.items(), key=lambda each: each[1].rank):
+    for name, _ in sorted(starts.plans.items(), key=lambda each: each[1].rank):
         left = part_of_time(deadline, budgets.STRATEGY_SHARE) - planning_time()
         if is_enough(search, best.cost, best.bound) or left < budgets.STRATEGY_SECONDS:
             break
         search.tell(name, best.cost)
         with suppress(UnsolvedError, PlanError):
-            other = choose(named.get(name, search), Relaxed(outcome.bound), left)
+            other = choose(starts.named.get(name, search), Relaxed(outcome.bound), left)
             best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
     return best
 

@@ -85,8 +85,8 @@ class Choosing:
     search: Search
     """Axes nest in mesh order."""
     relaxed: Relaxed
-    first: Outcome | None = None
-    """A plan that is known before, if not the one of its cost that reads and holds the least."""
+    first: Callable[[float], Outcome | None] | None = None
+    """What finds a plan soon, before a deadline."""
     best: Outcome | None = None
     whole: AllAxes | None = None
     is_too_wide: bool = False
@@ -149,11 +149,14 @@ class Stage:
 
 
 def choose(
-    search: Search, relaxed: Relaxed, time_limit: float, first: Outcome | None = None
+    search: Search,
+    relaxed: Relaxed,
+    time_limit: float,
+    first: Callable[[float], Outcome | None] | None = None,
 ) -> Outcome:
     """The best choice of axes that is found in time, given what the relaxed problem has shown.
 
-    It is no worse than the `first` one.
+    It is no worse than what `first` finds soon, if anything.
 
     Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
     plan is easily found.
@@ -203,9 +206,10 @@ def _choose_pieces(choosing: Choosing) -> None:
     choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
 
 
-def _take_first(choosing: Choosing) -> None:
-    """The plan that is known already."""
-    choosing.offer(choosing.first)
+def _begin(choosing: Choosing) -> None:
+    """What strategies and pins lead to soon."""
+    if choosing.first is not None:
+        choosing.offer(choosing.first(choosing.search.deadline))
 
 
 def _choose_layers(choosing: Choosing) -> None:
@@ -320,7 +324,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
     Stage(_choose_whole, lambda now: now.search.is_ranked and is_small(now.ordered)),
     Stage(_choose_pieces, lambda now: now.is_open),
-    Stage(_take_first, lambda now: now.first is not None),
+    Stage(_begin, lambda now: now.first is not None),
     Stage(_choose_layers, lambda now: now.has_layers),
     Stage(_bound_all_axes, _is_narrow),
     # With a plan, but only the relaxed problem to bound it.
