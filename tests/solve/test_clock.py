@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic, process_time, sleep
 
 import numpy as np
 import pytest
@@ -106,3 +107,14 @@ def test_planning_has_one_clock() -> None:
         if re.search(r"^(import time|from time import)", path.read_text(), re.MULTILINE)
     ]
     assert others == ["solve/clock.py"]
+
+
+def test_time_that_others_use_does_not_count() -> None:
+    """On a busy machine a search has as much of the processor as on a quiet one."""
+    start, used = planning_time(), process_time()
+    sleep(0.3)
+    assert planning_time() - start <= process_time() - used + 0.01
+    start, ended = planning_time(), monotonic() + 0.2
+    while monotonic() < ended:
+        pass
+    assert planning_time() - start > 0.01

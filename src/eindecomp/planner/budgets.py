@@ -35,7 +35,7 @@ LARGEST_COUNT = 2**61  # bytes that 64-bit sums can count, with room for a few t
 
 RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
-SEARCH_SHARE, SEARCH_LAYERS_SHARE = 0.85, 0.6  # the search; with many layers strategies take longer
+SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
 FIRST_PLAN_GRACE = 20.0  # seconds beyond the deadline for a first plan, or for strategies
 LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
@@ -54,11 +54,10 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 
 # Time for named strategies (`minimize_movement.py`)
 
-STARTS_SHARE = 0.4  # plans to start from
+STARTS_SHARE = 0.5  # plans to start from
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left
 FITTING_SHARE = 0.7  # improving without the memory limit before plans are made to fit
 STRATEGY_SECONDS = 0.5  # what one strategy needs, in a graph that is not large
-BRIEF_SECONDS = 2.0  # for strategies where a plan is good enough already
 
 # Contraction orders (`contraction_order.py`)
 

@@ -94,7 +94,7 @@ class _OrderSearch:
         self._plan(leading, self._options(leading, left))
         now = planning_time()
         least, times = budgets.OTHER_MERGED_ORDERS if is_merged else budgets.OTHER_ORDERS
-        left = max(self.started + limit - now, (1 - share) * limit)  # the first may have overrun
+        left = max(self.started + limit - now, 0.0 if self.best else (1 - share) * limit)
         enough = max(least, times * (now - self.started))
         self.deadline = now + (left if self.best is None else min(left, enough))
         complete = all(ordering.complete for ordering in orders.orderings)

@@ -136,7 +136,7 @@ def plan(
             restriction=restriction,
             machine=described,
             memory=None if memory is None else parse_bytes(memory),
-            time_limit=time_limit,
+            time_limit=max(started + time_limit - planning_time(), 0),
             on_event=follow,
         )  # fmt: skip
         if objective == "bound":

@@ -1,16 +1,16 @@
 """Plans for objectives "bytes" and "time": mesh axes for every vertex, a home for every result.
 
-Where the search from nothing is slow, or its plan is not proved, named strategies are tried. State
-couples the beginning of a step with its end: the search for a first plan has to consider all of it
-at once, whereas a strategy leaves little to choose, and improving what it leads to is quick. There
-equal layers choose alike first, so that many take little longer than a few.
+Where one elimination cannot choose all axes, the search begins with what named strategies lead to:
+they leave little to choose, so that one axis at a time is chosen soon. State couples the beginning
+of a step with its end, which a search from nothing has to consider at once. Equal layers choose
+alike first, so that many take little longer than a few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -24,15 +24,15 @@ from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, pri
 from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
-    block_sizes,
     choose_by_blocks,
     improve_layers,
     with_equal_layers,
 )
-from eindecomp.planner.search.choose import choose
+from eindecomp.planner.search.choose import choose, is_small
 from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
+from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
     Strategy,
@@ -63,15 +63,15 @@ def minimize_movement(options: Options) -> Chosen:
     relaxed = relaxed_plan(options)
     deadline = started + options.time_limit
     first: Outcome | None = None
+    starts = Starts(search, relaxed.bound)
     if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
         first = start_from_strategies(search, relaxed.bound, deadline)
     try:
-        outcome = _chosen(search, relaxed, first, deadline)
+        outcome = _chosen(search, relaxed, first, starts, deadline)
     except UnsolvedError as error:
         raise PlanError(f"no plan found in {options.time_limit:g} s: {error}") from None
-    may_improve = options.restriction is None and is_open(outcome.cost, outcome.bound)
-    if may_improve and first is None:
-        outcome = try_named_strategies(search, outcome, deadline)
+    if options.restriction is None and is_open(outcome.cost, outcome.bound):
+        outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
     decisions = {name: outcome.decisions[name] for name in views}
     costs = decided_cost(graph, price, decisions, outcome.given)
@@ -93,16 +93,21 @@ def _is_seldom_met(price: Price) -> bool:
     return len(LeastSeconds(price).levels) > 1 or bool(price.machine.transfers)
 
 
-def _chosen(search: Search, relaxed: Relaxed, first: Outcome | None, deadline: float) -> Outcome:
+def _chosen(
+    search: Search,
+    relaxed: Relaxed,
+    first: Outcome | None,
+    starts: Starts,
+    deadline: float,
+) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - planning_time()
     if first is None:
-        is_small = search.choosers <= budgets.SMALL_GRAPH
-        part = budgets.SEARCH_SHARE if is_small else budgets.SEARCH_LAYERS_SHARE
-        part = part if search.restriction is None else 1.0
+        is_large = search.restriction is None and not is_small(replace(search, any_order=True))
+        part = budgets.SEARCH_SHARE if is_large else 1.0
         tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
-        return choose(search, relaxed, max(part * left, 1.0))
+        return choose(search, relaxed, max(part * left, 1.0), starts.best)
     if is_enough(search, first.cost, first.bound) or left < budgets.LEAST_SEARCH:
         return first
     if search.choosers > budgets.LARGE_GRAPH:
@@ -138,35 +143,48 @@ def relaxed_plan(options: Options) -> Relaxed:
     return replace(relaxed, bound=max(relaxed.bound, computing))
 
 
-def try_named_strategies(search: Search, outcome: Outcome, deadline: float) -> Outcome:
-    """The better of an outcome that is not proved optimal and what named strategies lead to.
+@dataclass
+class Starts:
+    """Plans to begin with: what pins imply, and what named strategies lead to."""
+
+    search: Search
+    bound: float
+    named: dict[str, Search] = field(default_factory=dict[str, Search])
+    plans: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def best(self, deadline: float) -> Outcome | None:
+        """The best of them, found in a part of the time; None where one elimination does it all."""
+        search = self.search
+        if is_small(replace(search, any_order=True)):
+            return None
+        self.named = {"": search} if search.restriction is not None else _restricted(search)
+        pinned = _start_from_pins(search)
+        if pinned is not None:
+            self.plans["pins"] = pinned
+        if pinned is None or is_open(pinned.cost, self.bound):
+            self.plans |= _starts(self.named, part_of_time(deadline, budgets.STARTS_SHARE))
+        return min(self.plans.values(), key=lambda each: each.rank, default=None)
+
+
+def _improve_strategies(
+    search: Search,
+    outcome: Outcome,
+    starts: Starts,
+    deadline: float,
+) -> Outcome:
+    """The better of an outcome that is not proved optimal and what searches under strategies find.
 
     A strategy restricts every vertex, so that a search under it looks elsewhere; what it finds is a
-    plan like any other. All of them are tried even if time is up, unless that takes very long, so
-    that no plan is worse than those that everybody knows.
+    plan like any other.
     """
-    if is_enough(search, outcome.cost, outcome.bound):
-        if search.choosers > budgets.SMALL_GRAPH:
-            return outcome
-        deadline = min(deadline, planning_time() + budgets.BRIEF_SECONDS)
-    elif search.choosers > budgets.SMALL_GRAPH:
-        search = with_equal_layers(search)
-    best, named = outcome, _restricted(search)
-    starts = _starts(
-        named,
-        part_of_time(deadline, budgets.STARTS_SHARE),
-        max(deadline, planning_time() + budgets.FIRST_PLAN_GRACE),
-    )
-    for name, start in sorted(starts.items(), key=lambda each: each[1].rank):
-        if best.cost <= outcome.bound:
-            break
-        best = min(best, replace(start, bound=outcome.bound), key=lambda each: each.rank)
+    best = outcome
+    for name, _ in sorted(starts.plans.items(), key=lambda each: each[1].rank):
         left = part_of_time(deadline, budgets.STRATEGY_SHARE) - planning_time()
-        if left < budgets.STRATEGY_SECONDS:
-            continue
+        if is_enough(search, best.cost, best.bound) or left < budgets.STRATEGY_SECONDS:
+            break
         search.tell(name, best.cost)
         with suppress(UnsolvedError, PlanError):
-            other = choose(named[name], Relaxed(outcome.bound), left)
+            other = choose(starts.named.get(name, search), Relaxed(outcome.bound), left)
             best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
     return best
 
@@ -205,23 +223,34 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     return best
 
 
-def _starts(named: Mapping[str, Search], deadline: float, last: float = inf) -> dict[str, Outcome]:
-    """What each strategy leads to block by block.
-
-    All that begin before `last` are tried, however little time is left.
-    """
+def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
+    """What strategies lead to, an axis at a time: one of them, and others while there is time."""
     starts: dict[str, Outcome] = {}
-    for number, (name, search) in enumerate(named.items()):
-        now = planning_time()
-        if now > last:
+    for name, search in named.items():
+        if starts and planning_time() > deadline:
             break
-        least = budgets.STRATEGY_SECONDS * max(len(search.graph.vertices) / budgets.SMALL_GRAPH, 1)
-        left = max((deadline - now) / (len(named) - number), least)
         search.tell(name, min((each.cost for each in starts.values()), default=inf))
         with suppress(UnsolvedError, PlanError):
-            hurried = replace(search, deadline=now + left)
-            starts[name] = choose_by_blocks(hurried, block_sizes(hurried))
+            starts[name] = replace(
+                choose_by_blocks(replace(search, deadline=deadline), (1,)), bound=0
+            )
     return starts
+
+
+def _start_from_pins(search: Search) -> Outcome | None:
+    """What pins imply where they say where every result lies; None if they do not."""
+    pinned = search.rules.pinned
+    if any(name not in pinned for name, _ in planned_views(search.graph)):
+        return None
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if isinstance(vertex.op, Input):
+            return search.every_choice(vertex, view)
+        return choices_reaching(view, search.mesh, pinned[vertex.name][0])
+
+    with suppress(UnsolvedError, PlanError):
+        return replace(solve(search, of), bound=0)
+    return None
 
 
 def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
@@ -240,8 +269,7 @@ def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
 def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search]:
     """The search under each named strategy that applies, each distinct one once.
 
-    Those that say the most come first, and inside servers where there are several: they are planned
-    the soonest and are good more often.
+    Those that leave the most to choose come first: they lead to the best plans more often.
     State that is replicated costs no less than state that is cut and gathered once, and would be
     computed by several devices, so that where it lies is left open.
     """
@@ -249,7 +277,7 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
     everywhere: dict[AnyStrategy, str] = {}
     inside: dict[AnyStrategy, str] = {}
     names = applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie))
-    for name in reversed(names):
+    for name in sorted(names, key="sqrt".__eq__):
         strategy = strategy_of(name, graph, mesh.devices)
         if isinstance(strategy, Strategy):
             if strategy.state == "replicated":
@@ -258,7 +286,7 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
                 inside.setdefault(within, f"{name} inside servers")
         everywhere.setdefault(strategy, name)
     named: dict[str, Search] = {}
-    for strategy, name in (inside | everywhere).items():
+    for strategy, name in (everywhere | inside).items():
         rules = rules_under(strategy, graph, mesh, search.rules)
         named[name] = replace(search, restriction=strategy, rules=rules)
     return named

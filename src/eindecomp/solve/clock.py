@@ -1,6 +1,7 @@
 """The clock of planning, which stands still while the solver's loops are compiled or loaded.
 
 On a machine's first call that can take a minute; it is no planning, and counts towards no limit.
+Nor does time count in which others use the processor: on a busy machine, plans are as good.
 Apart from `compiled`, so that a progress display can listen without loading numba.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from time import monotonic
+from time import monotonic, process_time
 
 _listener: ContextVar[Callable[[bool], None] | None] = ContextVar("listener", default=None)
 
@@ -20,7 +21,16 @@ class _Clock:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.stops, self.stopped_at, self.lost = 0, 0.0, 0.0
+        self.stops, self.seconds = 0, 0.0
+        self.seen, self.used = monotonic(), process_time()
+
+    def advance(self) -> float:
+        """The seconds until now: those that passed, or that this process had the processor."""
+        seen, used = monotonic(), process_time()
+        if not self.stops:
+            self.seconds += max(min(seen - self.seen, used - self.used), 0.0)
+        self.seen, self.used = seen, used
+        return self.seconds
 
 
 _clock = _Clock()
@@ -29,23 +39,21 @@ _clock = _Clock()
 def planning_time() -> float:
     """Seconds that only ever grow, and not while the clock is stopped."""
     with _clock.lock:
-        return (_clock.stopped_at if _clock.stops else monotonic()) - _clock.lost
+        return _clock.advance()
 
 
 @contextmanager
 def stopped_clock() -> Generator[None, None, None]:
     """Let the clock stand still, as while a loop is compiled."""
     with _clock.lock:
-        if not _clock.stops:
-            _clock.stopped_at = monotonic()
+        _clock.advance()
         _clock.stops += 1
     try:
         yield
     finally:
         with _clock.lock:
+            _clock.advance()
             _clock.stops -= 1
-            if not _clock.stops:
-                _clock.lost += monotonic() - _clock.stopped_at
 
 
 @contextmanager

@@ -85,6 +85,8 @@ class Choosing:
     search: Search
     """Axes nest in mesh order."""
     relaxed: Relaxed
+    first: Callable[[float], Outcome | None] | None = None
+    """What finds a plan soon, before a deadline."""
     best: Outcome | None = None
     whole: AllAxes | None = None
     is_too_wide: bool = False
@@ -146,17 +148,25 @@ class Stage:
     applies: Callable[[Choosing], bool]
 
 
-def choose(search: Search, relaxed: Relaxed, time_limit: float) -> Outcome:
+def choose(
+    search: Search,
+    relaxed: Relaxed,
+    time_limit: float,
+    first: Callable[[float], Outcome | None] | None = None,
+) -> Outcome:
     """The best choice of axes that is found in time, given what the relaxed problem has shown.
+
+    It is no worse than what `first` finds soon, if anything.
 
     Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
     plan is easily found.
     """
     deadline = planning_time() + time_limit
     search = replace(search, deadline=deadline, bound=relaxed.bound, any_order=False)
-    choosing = Choosing(search, relaxed)
+    choosing = Choosing(search, relaxed, first)
     for stage in STAGES:
-        if choosing.is_open and stage.applies(choosing):
+        is_late = choosing.best is not None and planning_time() > deadline
+        if choosing.is_open and not is_late and stage.applies(choosing):
             stage.run(choosing)
     assert choosing.best is not None  # noqa: S101 - blocks lead to a plan, or raise
     return replace(choosing.best, bound=choosing.bound)
@@ -168,7 +178,7 @@ def _choose_lightest(choosing: Choosing) -> None:
     One solution gives it where all axes can be chosen at once, or numbers of pieces were ranked.
     """
     plain = replace(choosing.search, ranks=True)
-    if _is_small(choosing.search):
+    if is_small(choosing.search):
         try:
             choosing.offer(choose_block(plain, all_axes(plain), {}))
         except UnsolvedError:
@@ -190,10 +200,16 @@ def _choose_whole(choosing: Choosing) -> None:
 def _choose_pieces(choosing: Choosing) -> None:
     """Axes for the relaxed problem's pieces, or for others that cost as much."""
     relaxed = choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
-    if not _is_small(choosing.search):
+    if not is_small(choosing.search):
         choosing.offer(start_from_pieces(choosing.search, choosing.sizes, relaxed))
     is_found = choosing.best is not None
     choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
+
+
+def _begin(choosing: Choosing) -> None:
+    """What strategies and pins lead to soon."""
+    if choosing.first is not None:
+        choosing.offer(choosing.first(choosing.search.deadline))
 
 
 def _choose_layers(choosing: Choosing) -> None:
@@ -287,7 +303,7 @@ def _by_blocks(search: Search, sizes: tuple[int, ...]) -> Outcome:
     return choose_block(search, all_axes(search), {}, pairs=True)
 
 
-def _is_small(search: Search) -> bool:
+def is_small(search: Search) -> bool:
     """Whether one elimination can choose all axes at once."""
     return search.most_ways <= budgets.WHOLE_WAYS and search.choosers <= budgets.SMALL_GRAPH
 
@@ -306,18 +322,19 @@ def _is_late(choosing: Choosing) -> bool:
 
 STAGES: tuple[Stage, ...] = (
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
-    Stage(_choose_whole, lambda now: now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_choose_whole, lambda now: now.search.is_ranked and is_small(now.ordered)),
     Stage(_choose_pieces, lambda now: now.is_open),
+    Stage(_begin, lambda now: now.first is not None),
     Stage(_choose_layers, lambda now: now.has_layers),
     Stage(_bound_all_axes, _is_narrow),
     # With a plan, but only the relaxed problem to bound it.
     Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
     # From nothing, a search of many layers finds nothing better than one of a few.
     Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
-    Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_small(now.ordered)),
+    Stage(_choose_whole, lambda now: not now.search.is_ranked and is_small(now.ordered)),
     Stage(_improve_blocks, lambda now: now.is_open),
     Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
-    Stage(_raise_relaxed_bound, lambda now: now.whole is None and _is_small(now.search)),
+    Stage(_raise_relaxed_bound, lambda now: now.whole is None and is_small(now.search)),
     Stage(_split_all_axes, lambda now: _is_late(now) and now.search.memory is None),
     Stage(_search_all_axes, _is_late),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, permutations
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, permutations, product
 from math import prod
 
 import numpy as np
@@ -19,6 +19,7 @@ from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
+    Settled,
     choices,
     nestings,
     refined,
@@ -150,6 +151,28 @@ def pinned_choices(own: Choices, cuts: Sequence[Cut]) -> Choices | None:
     return own if homes.all() else own.left_in(homes)
 
 
+def choices_reaching(view: View, mesh: Mesh, cut: Cut) -> Choices:
+    """Ways to leave a result in a cut: its outer axes cut the tile, and all others what is summed.
+
+    Axes of summed labels nest in mesh order; each axis goes to the first label with room for it.
+    """
+    rows: list[Assignment] = []
+    for ends in product(*(range(len(span.axes) + 1) for span in cut)):
+        tiles = [span.axes[:end] for span, end in zip(cut, ends, strict=True)]
+        own: list[Axes] = [()] * len(view.labels)
+        for dim, axes in zip(view.output, tiles, strict=True):
+            if (i := view.index(dim)) is not None:
+                own[i] = axes
+        for axis in sorted(set(range(len(mesh.sizes))).difference(*tiles)):
+            for i in view.aggregated:
+                if can_cut(mesh.pieces, view.sizes[i], pieces_by(mesh, (*own[i], axis))):
+                    own[i] = (*own[i], axis)
+                    break
+        rows.append(tuple(own))
+    every = (1 << len(mesh.sizes)) - 1
+    return choices(view, mesh, tuple(rows), Settled(tuple(span.axes for span in cut), every))
+
+
 def assignments_of(view: View, cuts: Sequence[Cut]) -> tuple[Assignment, ...]:
     """The assignments under which an input lies in one of the cuts."""
     places = [[dim.label for dim in view.output].index(label) for label in view.labels]
@@ -174,9 +197,10 @@ def _cuts(
     rows: list[tuple[Axes, ...]] = []
     # On axes of prime sizes nothing else can fail, so the enumeration of all ways ends soon.
     if alone and mesh.devices % prod(pieces) == 0:
-        rows = list(islice(_axes(mesh, asked, ()), budgets.PINNED_LAYOUTS + 1))
-    if len(rows) > budgets.PINNED_LAYOUTS:
-        rows = list(islice(_axes(mesh, asked, (), any_order=False), budgets.PINNED_LAYOUTS + 1))
+        for orders in (permutations, _rotations, _mesh_order):
+            rows = list(islice(_axes(mesh, asked, (), orders), budgets.PINNED_LAYOUTS + 1))
+            if len(rows) <= budgets.PINNED_LAYOUTS:
+                break
     if not rows:
         axes = " × ".join(f"{n}={s}" for n, s in zip(mesh.names, mesh.sizes, strict=True))
         raise PlanError(f"pin: no axes of the mesh {axes} cut {vertex} as {dict(wanted)}")
@@ -225,10 +249,22 @@ def _evenly(mesh: Mesh, size: int, pieces: int) -> str:
     return " evenly" if mesh.cuts_evenly and 1 <= pieces <= size else ""
 
 
+def _rotations(group: Axes) -> Iterator[Axes]:
+    """The orders in which some outer axes nest inside all others, each in mesh order."""
+    return (group[k:] + group[:k] for k in range(max(len(group), 1)))
+
+
+def _mesh_order(group: Axes) -> Iterator[Axes]:
+    yield group
+
+
 def _axes(
-    mesh: Mesh, asked: Sequence[int | tuple[int, ...]], used: Axes, *, any_order: bool = True
+    mesh: Mesh,
+    asked: Sequence[int | tuple[int, ...]],
+    used: Axes,
+    orders: Callable[[Axes], Iterable[Axes]],
 ) -> Iterator[tuple[Axes, ...]]:
-    """Every way to cut the dimensions as asked; axes that are named nest in the order given."""
+    """Every way to cut the dimensions as asked, in these orders of axes that are not named."""
     if not asked:
         yield ()
         return
@@ -237,11 +273,9 @@ def _axes(
     if isinstance(first, tuple):
         groups = iter([first] if all(a in free for a in first) else [])
     else:
-        groups = _groups(mesh, free, first)
-        if any_order:
-            groups = (order for group in groups for order in permutations(group))
+        groups = (order for group in _groups(mesh, free, first) for order in orders(group))
     for group in groups:
-        for rest in _axes(mesh, asked[1:], (*used, *group), any_order=any_order):
+        for rest in _axes(mesh, asked[1:], (*used, *group), orders):
             yield (group, *rest)
 
 
