@@ -29,7 +29,7 @@ import numpy as np
 from eindecomp.solve.problem.arrays import Floats
 
 _SHARPEST = 12  # digits to which the sides of a box are found
-_STEPS = 60  # of Newton's method, for each of these digits
+_STEPS = 60  # of Newton's method, for every third of these digits
 _ROUNDING = 1e-12  # of what is touched: less than that is not told from nothing
 
 
@@ -80,9 +80,8 @@ def least_moved(
     most `memory` bytes. Tensors are stored once before and after, and points are computed once. Of
     more than two inputs, each product is formed on one device.
 
-    >>> each = 16**3 // 8
-    >>> least_moved(matrix_product(16, 16, 16), {each: 8}), 4 * (8 * 3 * each ** (2 / 3) - 3 * 16**2)
-    (3072, 3072.0)
+    >>> least_moved(matrix_product(16, 16, 16), {16**3 // 8: 8})  # each receives half of 3 tiles
+    3072
     """
     touched = sum(count * least_touched(contraction, size) for size, count in points.items())
     least = touched * (1 - _ROUNDING) - contraction.stored
@@ -149,28 +148,28 @@ def _best_box(has: Floats, weights: Floats, caps: Floats, volume: float) -> Floa
     if volume <= 0 or volume >= whole * (1 - _ROUNDING):
         return np.zeros_like(caps) if volume <= 0 else caps
     sides = caps * (volume / whole)
-    border = np.ones((len(caps) + 1, len(caps) + 1))
-    border[-1, -1] = 0.0
-    for digit in range(_SHARPEST + 1):
-        sharpness = 10.0**digit
-
-        def height(at: Floats, sharpness: float = sharpness) -> float:
-            touched = np.logaddexp.reduce(weights + has @ at)
-            return float(sharpness * touched - np.log(at).sum() - np.log(caps - at).sum())
-
+    system = np.ones((len(caps) + 1, len(caps) + 1))
+    system[-1, -1] = 0.0
+    for digit in range(0, _SHARPEST + 1, 3):
         for _ in range(_STEPS):
-            shares = _shares(has, weights, sides)
+            shares, room = _shares(has, weights, sides), caps - sides
             slope = has.T @ shares
             bend = has.T @ (shares[:, None] * has) - np.outer(slope, slope)
-            gradient = sharpness * slope - 1 / sides + 1 / (caps - sides)
-            border[:-1, :-1] = sharpness * bend + np.diag(sides**-2 + (caps - sides) ** -2)
-            step = np.linalg.solve(border, np.append(-gradient, 0.0))[:-1]
-            gain = -float(gradient @ step)
-            if gain < 1e-12:
+            uphill = 10.0**digit * slope - 1 / sides + 1 / room
+            system[:-1, :-1] = 10.0**digit * bend + np.diag(sides**-2 + room**-2)
+            uphill -= uphill.mean()  # the sum of all sides is fixed
+            step = np.linalg.solve(system, np.append(-uphill, 0.0))[:-1]
+            step -= step.mean()
+            falls = float(uphill @ step)
+            if falls > -1e-9:
                 break
-            room = np.where(step < 0, sides, caps - sides) / np.maximum(np.abs(step), 1e-300)
-            length, before = min(1.0, 0.95 * float(room.min())), height(sides)
-            while length > 1e-9 and height(sides + length * step) > before - 0.1 * length * gain:
+            limits = np.where(step < 0, sides, room) / np.maximum(np.abs(step), 1e-300)
+            length = min(1.0, 0.95 * float(limits.min()))
+            while length > 1e-9:  # not so far that it rises as steeply as it fell
+                at = sides + length * step
+                ahead = 10.0**digit * (has.T @ _shares(has, weights, at)) - 1 / at
+                if float((ahead + 1 / (caps - at)) @ step) < -0.5 * falls:
+                    break
                 length /= 2
             sides = sides + length * step
     return sides
