@@ -74,7 +74,13 @@ def test_no_product_of_a_graph_moves_less_than_any_schedule(graph: ed.Graph, dev
 
 @pytest.mark.parametrize(
     ("sizes", "devices"),
-    [((64, 64, 64), 8), ((60, 60, 60), 27), ((256, 8, 8), 16), ((960, 240, 60), 36), ((48,) * 3, 1)],
+    [
+        ((64, 64, 64), 8),
+        ((60, 60, 60), 27),
+        ((256, 8, 8), 16),
+        ((960, 240, 60), 36),
+        ((48,) * 3, 1),
+    ],
 )
 def test_plans_reach_the_least_where_the_best_box_divides_all(
     sizes: tuple[int, int, int], devices: int

@@ -45,9 +45,7 @@ def test_the_grids_of_the_paper_move_the_least(p: int, grid: tuple[int, int, int
     sizes = dict(zip("ijk", (9600, 2400, 600), strict=True))
     pieces = dict(zip("ijk", grid, strict=True))
     lacks = {"ik": "j", "jk": "i", "ij": "k"}  # what a matrix is gathered or summed along
-    moved = sum(
-        sizes[own[0]] * sizes[own[1]] * (pieces[other] - 1) for own, other in lacks.items()
-    )
+    moved = sum(sizes[own[0]] * sizes[own[1]] * (pieces[other] - 1) for own, other in lacks.items())
     points = {prod(sizes.values()) // p: p}
     assert least_moved(matrix_product(*sizes.values(), item=1), points) == moved
 
