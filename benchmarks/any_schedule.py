@@ -30,7 +30,7 @@ from eindecomp.planner.any_schedule import whole_plan
 
 ITEM = 4
 MET = 1.0005  # times the bound
-FEW = 16  # devices for which other boxes are sought
+FEW = 12  # devices for which other boxes are sought
 
 
 class Case(NamedTuple):

@@ -56,9 +56,8 @@ def whole_plan(plan: Plan) -> AgainstAny | None:
     words: queries, keys and sums of scores; scores, values and sums of results.
     """
     products = _products(plan)
-    inputs = {vertex.name for vertex in plan.graph.inputs}
-    inputs &= {own for name in products for own in plan.graph[name].inputs}
-    if not products or not all(_is_stored_once(plan, name) for name in inputs):
+    operands = {own for name in products for own in plan.graph[name].inputs}
+    if not products or not all(_is_stored_once(plan, own) for own in operands - {*plan.parts}):
         return None
     least = [_least(plan, name) for name in products]
     known = [each for each in least if each is not None]
