@@ -70,17 +70,20 @@ def mttkrp(side: int, rank: int, *devices: int) -> Case:
 
 CASES = [
     matrices(1000, 1000, 1000, 2, 3, 4, 6, 7, 8, 11, 16, 27, 32, 64),
-    matrices(4096, 4096, 4096, 64, 512, 1024, 4096),
-    matrices(9600, 2400, 600, 3, 36, 512),
+    matrices(9600, 2400, 600, 3, 36),
     matrices(65536, 256, 256, 64, 256),
     matrices(4096, 4096, 64, 16, 64, 256),
     matrices(128, 11008, 4096, 8, 64),
     matrices(1, 8192, 8192, 16, 32),
     Case("bik,bkj->bij", {"b": 32, "i": 1024, "j": 1024, "k": 64}, (8, 64)),
-    mttkrp(512, 32, 8, 64, 512),
+    mttkrp(512, 32, 8, 64),
     mttkrp(1024, 24, 27, 64),
-    Case("ijkl,jr,kr,lr->ir", {**dict.fromkeys("ijkl", 128), "r": 16}, (8, 16, 256)),
+    Case("ijkl,jr,kr,lr->ir", {**dict.fromkeys("ijkl", 128), "r": 16}, (8, 16)),
     Case("ijk,kr->ijr", {**dict.fromkeys("ijk", 256), "r": 32}, (8,)),
+    mttkrp(512, 32, 512),
+    Case("ijkl,jr,kr,lr->ir", {**dict.fromkeys("ijkl", 128), "r": 16}, (256,)),
+    matrices(9600, 2400, 600, 512),
+    matrices(4096, 4096, 4096, 64, 512, 1024, 4096),
 ]
 
 
