@@ -206,11 +206,13 @@ def _passed(contraction: Contraction, points: int, memory: int) -> float:
     from scipy.optimize import linprog  # takes a while to import, which most programs do without
 
     has, _ = _merged_labels(contraction)
+    if not has.size or memory <= 0:
+        return 0.0
     solved = linprog(np.ones(len(has)), -has.T, -np.ones(has.shape[1]), bounds=(0, 1))
     exponents = np.asarray(solved.x, dtype=np.float64)
     exponents /= min(1.0, float((exponents @ has).min(initial=1.0)))  # not below 1 by rounding
     total = float(exponents.sum())
-    if total <= 1 + _ROUNDING or memory <= 0:
+    if total <= 1 + _ROUNDING:
         return 0.0
     passing = memory / (total - 1)
     shares = exponents / total / np.array(contraction.weights)
