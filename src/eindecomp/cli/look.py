@@ -105,6 +105,7 @@ def _explained(plan: Plan) -> dict[str, Any]:
         "cost": plan.cost,
         "bound": plan.bound,
         "gap": plan.gap,
+        "least_of_any": plan.least_of_any,
         "vertices": vertices,
         "runners_up": [
             asdict(other) | {"more": other.more}

@@ -23,6 +23,8 @@ class Compared:
         gap: How far its cost can be above the optimum under it, such as `0.0`.
         refused: Why there is no plan, such as the message of a `PlanError`.
         memory: The most bytes that the fullest device holds at once, such as `4096`.
+        over_any: How many times the least it moves that any schedule of this product moves, such as
+            `1.0`; None where that is not known.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Compared:
     gap: float | None
     refused: str | None = None
     memory: int | None = None
+    over_any: float | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -112,6 +112,15 @@ class Plan:
         """The bytes that move when the plan runs, whatever its objective."""
         return decided_cost(self.graph, PriceInBytes(self.mesh), self.decisions, self.given)
 
+    @cached_property
+    def least_of_any(self) -> int | None:
+        """The fewest bytes that any schedule of this product moves, or of this attention.
+
+        None for other graphs, and where inputs are not stored once: then nothing is known.
+        """
+        against = from_above("planner.any_schedule").whole_plan(self)
+        return None if against is None else against.least
+
     def time_on(self, machine: Machine | str | Path) -> Cost:
         """The seconds that the plan takes on a machine, whatever its objective.
 

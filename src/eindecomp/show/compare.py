@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, isinf
 
 from rich.table import Table
 from rich.text import Text
 
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError, quote
+from eindecomp.planner.any_schedule import whole_plan
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import (
     GivenStrategy,
+    StrategyForm,
     applicable,
     spelled,
     strategy_form,
@@ -31,6 +33,11 @@ _NARROW = 90  # below this width, costs are rounded
 FREE = (
     "Inputs are free: bringing them to where they are read is not counted, and memory holds the "
     "copies that this needs."
+)
+
+ANY = (
+    "any schedule: bytes moved, over the least that any schedule moves that divides the work as "
+    "evenly and stores inputs and result once."
 )
 
 
@@ -59,7 +66,7 @@ def compare(
         # A mistake in the last one is found before the first is planned.
         if strategy is not None:
             strategy_of(strategy, plan.graph, plan.devices)
-    rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))]
+    rows = [_compared(THIS, plan.strategy, plan, 1.0)]
     for name, strategy in chosen.items():
         rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
     return Comparison(plan.objective, tuple(rows), plan.inputs)
@@ -93,7 +100,13 @@ def _planned_under(
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
     times = other.cost / plan.cost if plan.cost else inf if other.cost else 1.0
-    return Compared(name, shown, other.cost, times, other.gap, memory=_memory(other))
+    return _compared(name, shown, other, times)
+
+
+def _compared(name: str, shown: StrategyForm | None, plan: Plan, times: float) -> Compared:
+    against = whole_plan(plan)
+    over = None if against is None or isinf(against.ratio) else against.ratio
+    return Compared(name, shown, plan.cost, times, plan.gap, None, _memory(plan), over)
 
 
 def _memory(plan: Plan) -> int | None:
@@ -107,20 +120,28 @@ def _memory(plan: Plan) -> int | None:
 def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
     """A comparison as text; on a narrow terminal costs are rounded."""
     shown = comparison_table(comparison, short if width < _NARROW else exact)
-    notes = [Text(FREE)] if comparison.inputs == "free" else []
-    return render(width, shown, *notes).strip("\n")
+    return render(width, shown, *map(Text, comparison_notes(comparison))).strip("\n")
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What a table of a comparison leaves out, and what its columns do not say."""
+    notes = [FREE] if comparison.inputs == "free" else []
+    return notes + [ANY] * any(row.over_any is not None for row in comparison.rows)
 
 
 def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = exact) -> Table:
     """A row for each strategy: what it costs, or why there is no plan."""
-    shown = table("", "strategy", "cost", "ratio", "gap", "memory", left=2)
+    any_known = any(row.over_any is not None for row in comparison.rows)
+    heads = ["cost", "ratio", "gap", "memory", *["any schedule"] * any_known]
+    shown = table("", "strategy", *heads, left=2)
     shown.columns[2].no_wrap = False  # a refusal stands there
     for row in comparison.rows:
-        cells = ["no plan: " + (row.refused or ""), "", "", ""]
+        cells = ["no plan: " + (row.refused or "")]
         if row.cost is not None and row.ratio is not None and row.gap is not None:
             gap = "optimal" if is_proved(row.gap) else percent(row.gap)
             memory = "" if row.memory is None else short(row.memory, "bytes")
             cells = [cost_words(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
+            cells += [ratio(row.over_any)] if row.over_any is not None else []
         words = strategy_words(spelled(row.strategy))
         shown.add_row(*map(Text, (row.name, words, *cells)))
     return shown

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.layout.mesh import BALANCED
+from eindecomp.planner.any_schedule import AgainstAny, product_alone, whole_plan
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, may_repeat
 from eindecomp.planner.plan import Plan
@@ -26,6 +27,7 @@ from eindecomp.show.words import (
     is_proved,
     mesh_words,
     percent,
+    ratio,
     render,
     short,
     table,
@@ -35,6 +37,7 @@ WIDTH = 120  # where there is no terminal
 _LEAST = 40
 _NARROW = 110  # below this width, layouts of results get a list of their own
 _LINES, _NAMES = 12, 6
+_PRODUCTS = "Products whose operands arrive stored once, each alone"
 _NOTHING = 1e-9  # relative to the cost: how far rounding sets equal seconds apart
 
 _PIECES = {"balanced": "", "even": ", in equal pieces", "ceil": ", in chunks of the ceiling"}
@@ -68,6 +71,7 @@ def explain(plan: Plan, width: int | None = None) -> str:
             parts += _section("Result layouts", results)
         parts += _section("Input layouts", _grouped(input_layouts(plan, rows)))
         parts += _section("What moves", move_lines(plan, rows), right=True)
+        parts += _section(_PRODUCTS, _products_alone(plan, rows))
         others = [
             (f"{name} {cuts(plan.parts[name])}", alternative_words(plan, other))
             for name, other in alternatives(plan, rows)
@@ -101,7 +105,7 @@ def summary(plan: Plan) -> str:
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
         f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
-        *filter(None, [repeated(plan)]),
+        *filter(None, [any_schedule_words(plan), repeated(plan)]),
         f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}.",
     ]
     return "\n".join(line.rstrip() for line in lines)
@@ -236,6 +240,40 @@ def claim(plan: Plan) -> str:
     if is_proved(plan.gap):
         return f"Proved optimal among: {among}."
     return f"Proved: {bound_words(plan)}, among: {among}."
+
+
+def any_schedule_words(plan: Plan) -> str:
+    """A sentence on what any schedule moves, for a graph of one product or attention."""
+    against = whole_plan(plan)
+    if against is None or not against.least:
+        return ""
+    what, formed = "this product", ""
+    if len(against.products) > 1:
+        what = "these two products"
+    elif len(plan.graph[against.products[0]].inputs) > 2:
+        what, formed = "this contraction", ", forms each product of elements on one device,"
+    return (
+        f"{_over(against)} the least that any schedule of {what} moves that divides the work as "
+        f"evenly{formed} and stores inputs and result once: {exact(against.least, 'bytes')}."
+    )
+
+
+def product_words(against: AgainstAny) -> str:
+    """What one product moves beside the least that any schedule of it alone moves."""
+    moved, least = (short(amount, "bytes") for amount in (against.moved, against.least))
+    return f"{_over(against)} the least that any schedule of it moves: {moved}, at least {least}"
+
+
+def _over(against: AgainstAny) -> str:
+    return f"{ratio(against.ratio)[:-1]} ×"
+
+
+def _products_alone(plan: Plan, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The products of a larger graph of which the least is known."""
+    if len(plan.parts) == 1:
+        return []
+    known = {row.vertex: product_alone(plan, row.vertex) for row in rows if row.calls}
+    return _grouped({name: product_words(own) for name, own in known.items() if own and own.least})
 
 
 def bound_words(plan: Plan) -> str:

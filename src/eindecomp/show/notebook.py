@@ -15,7 +15,7 @@ from eindecomp.engines.result import Result
 from eindecomp.graph.graph import Graph
 from eindecomp.planner.comparison import Comparison
 from eindecomp.planner.plan import Plan
-from eindecomp.show.compare import FREE, comparison_table
+from eindecomp.show.compare import comparison_notes, comparison_table
 from eindecomp.show.explain import plan_table, summary
 from eindecomp.show.graph_pictures import Scene, graph_scene, picture_of, plan_scene
 from eindecomp.show.rows import folded_rows
@@ -69,8 +69,8 @@ def result_html(result: Result) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """A comparison as a table."""
-    note = f"<p>{escape(FREE)}</p>" if comparison.inputs == "free" else ""
-    return _within(_table(comparison_table(comparison)), note)
+    notes = (f"<p>{escape(note)}</p>" for note in comparison_notes(comparison))
+    return _within(_table(comparison_table(comparison)), *notes)
 
 
 def _picture(scene: Scene, what: str) -> str:

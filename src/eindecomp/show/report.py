@@ -27,7 +27,13 @@ from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
 from eindecomp.show.compare import compare as compare_plan
-from eindecomp.show.explain import alternative_words, meaning, notes_of, summary
+from eindecomp.show.explain import (
+    alternative_words,
+    any_schedule_words,
+    meaning,
+    notes_of,
+    summary,
+)
 from eindecomp.show.movements import alike, next_best
 from eindecomp.show.report_vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import Row, rows_of
@@ -175,11 +181,19 @@ def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str,
     told = {
         "cost": (short(plan.cost, plan.objective), in_full + meaning(plan)),
         "gap": gap,
+        **_any_schedule(plan),
         **({} if plan.objective == "bytes" else {"bytes that move": moved}),
         "memory": _memory(plan, strategies),
         "devices": (f"{plan.devices:,}", f"{len(plan.parts):,} vertices are computed on them"),
     }
     return [{"name": name, "value": value, "note": note} for name, (value, note) in told.items()]
+
+
+def _any_schedule(plan: Plan) -> dict[str, tuple[str, str]]:
+    """How far the plan is from any schedule, where that is known."""
+    words = any_schedule_words(plan)
+    value, _, note = words.partition(" the least")
+    return {"any schedule": (value, f"of the least{note}")} if words else {}
 
 
 def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]:

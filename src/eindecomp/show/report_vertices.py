@@ -14,8 +14,10 @@ from typing import Any
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.tiling import TileGrid
+from eindecomp.planner.any_schedule import product_alone
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
+from eindecomp.show.explain import product_words
 from eindecomp.show.layered import Connector, Item, lay_out
 from eindecomp.show.movements import held_cuts, nearest, read_cut
 from eindecomp.show.rows import Outline, plan_outline
@@ -83,6 +85,7 @@ def vertex_content(
     parts = (costs.join, costs.aggregate, costs.repartition, costs.compute)
     fetches = _fetches(plan, vertex, number, shared) if name in plan.decisions else []
     fetched = sum(fetch[1] for fetch in fetches)
+    against = product_alone(plan, name) if name in plan.parts else None
     reduced = traffic.aggregate.get(name, 0)
     return {
         "name": name,
@@ -93,6 +96,7 @@ def vertex_content(
         "cut": cuts(plan.parts[name]) if name in plan.parts else None,
         "grids": shared.grids_of(plan, name),
         "inputs": fetches,
+        "least": None if against is None or not against.least else product_words(against),
         "reduced": reduced,
         "kept": traffic.of(name) - fetched - reduced - traffic.compute.get(name, 0),
         # Join, aggregate, repartition and compute; None for what costs nothing by its nature.

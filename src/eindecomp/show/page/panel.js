@@ -128,6 +128,7 @@ class Panel {
           { class: "hint" },
           `It is kept in a second layout too: devices receive ${bytes(vertex.kept)}.`,
         ),
+      vertex.least && make("p", { class: "hint" }, `${vertex.least}.`),
       DATA.unit !== "bytes" &&
         make(
           "p",

@@ -290,6 +290,16 @@ function strategiesTable() {
         value: (row) => row.memory,
         cell: (row) => (row.memory === null ? "" : bytes(row.memory)),
       },
+      ...(rows.some((row) => row.over_any !== null)
+        ? [
+            {
+              title: "times any schedule's least",
+              number: true,
+              value: (row) => row.over_any,
+              cell: (row) => (row.over_any === null ? "" : times(row.over_any)),
+            },
+          ]
+        : []),
     ],
   });
 }
