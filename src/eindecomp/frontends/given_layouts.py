@@ -48,7 +48,9 @@ class GivenTensor:
         if given in self.labels:
             return self.labels.index(cast("str", given))
         known = suggest(str(given), self.labels)
-        raise PlanError(f"{whose}: a tensor of shape {self.shape} has no dimension {given!r}{known}")
+        raise PlanError(
+            f"{whose}: a tensor of shape {self.shape} has no dimension {given!r}{known}"
+        )
 
     def cut(self, axes: Sequence[Axes]) -> Cut:
         """The cut of its dimensions by these axes."""
@@ -123,7 +125,8 @@ def layouts_of(
     if pieces is not None and pieces not in PIECES:
         raise PlanError(f"pieces are 'balanced', 'even' or 'ceil', not {quote(pieces)}")
     both = tuple(
-        _layout(given, tensor, own, whose) for own, whose in ((source, "source"), (target, "target"))
+        _layout(given, tensor, own, whose)
+        for own, whose in ((source, "source"), (target, "target"))
     )
     rules = {own.pieces for own in both} - {None}
     for rule in (CEIL, EVEN):  # where both are spoken, JAX's equal pieces are chunks as well

@@ -131,7 +131,9 @@ class Redistribution:
             for own in (self.source.held, self.target.held)
         ]
         size = ", ".join(map(str, self.shape))
-        head = f"{self.dtype}[{size}] on {mesh_words(mesh) or 'one device'}: {words[0]} → {words[1]}"
+        head = (
+            f"{self.dtype}[{size}] on {mesh_words(mesh) or 'one device'}: {words[0]} → {words[1]}"
+        )
         rows = table("step", "axes", "then", "per device", "in all", left=3)
         for step in self.steps:
             each, total = short(step.bytes_per_device, "bytes"), short(step.bytes, "bytes")
@@ -212,7 +214,9 @@ def find(
         raise PlanError(f"collectives is True, False or None, not {quote(collectives)}")
     source, target = (own.held for own in between)
 
-    def step(kind: str, axes: Sequence[int], then: Held | str, phases: Sequence[Phase]) -> Any:
+    def step(
+        kind: str, axes: Sequence[int], then: Held | str, phases: Sequence[Phase]
+    ) -> RedistributionStep:
         if isinstance(then, Held):
             then = layout(mesh, labels, shape, then.cut, axes_in(mesh, then.pending))
         received = dtype.itemsize * sum(phase.received() for phase in phases)

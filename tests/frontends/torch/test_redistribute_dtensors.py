@@ -35,7 +35,9 @@ PLAIN = [Replicate(), Shard(0), Shard(1)]
     ],
 )
 def test_ranks_of_gloo_get_what_dtensor_gives_them(tmp_path, mesh, shape, step):
-    job = run_command([sys.executable, str(GLOO), mesh, shape, str(tmp_path), str(step)], timeout=500)
+    job = run_command(
+        [sys.executable, str(GLOO), mesh, shape, str(tmp_path), str(step)], timeout=500
+    )
     assert job.status == 0, job.err
 
 
@@ -68,7 +70,9 @@ def test_dtensor_never_moves_less(sizes):
                 [Replicate() if own.is_partial() else own for own in source],
                 src_data_rank=None,
             ).to_local()
-            start = torch.distributed.tensor.DTensor.from_local(local, mesh, source, run_check=False)
+            start = torch.distributed.tensor.DTensor.from_local(
+                local, mesh, source, run_check=False
+            )
             with Recorder() as recorder:
                 start.redistribute(placements=target)
                 moved = sum(each.nbytes for each in recorder.take())

@@ -13,18 +13,19 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from eindecomp.engines.spmd.torch_ranks import as_bytes
-from eindecomp.errors import InputError
+from eindecomp.errors import InputError, RunError
 from eindecomp.frontends.given_layouts import GivenLayout, layouts_of, mesh_of, tensor_of
 from eindecomp.frontends.placements import placed
 from eindecomp.frontends.redistribution import Redistribution, find
 from eindecomp.frontends.torch.dtensor import torch_placements
-from eindecomp.layout.boxes import Box, inside, shape_of, volume, within
+from eindecomp.layout.boxes import Box, inside, shape_of, show_box, volume, within
 from eindecomp.layout.cut import axes_in, boxes_key, parts_of
 from eindecomp.layout.tiling import box_on
 from eindecomp.tra.program.device_row import Exchange, Transfer
 from eindecomp.tra.redistribution.phases import Held, Phase
 
 dist: Any = torch.distributed  # whose types say less than its documentation
+
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
@@ -78,8 +79,9 @@ def _of_dtensor(way: Redistribution, tensor: DTensor) -> DTensor:
         op = way.target.reduce_op or "sum"
         placements = torch_placements(places, mesh, pending, op)
     ranks: list[int] = mesh.mesh.flatten().tolist()
-    here = _Ranks(tuple(ranks), ranks.index(dist.get_rank()), is_local=False)
-    moved = _moved(way, tensor.to_local(), here)
+    moved = tensor.to_local()
+    if (rank := dist.get_rank()) in ranks:  # others have nothing of the tensor
+        moved = _moved(way, moved, _Ranks(tuple(ranks), ranks.index(rank), is_local=False))
     return DTensor.from_local(
         moved, mesh, placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
     )
@@ -105,7 +107,8 @@ class _Moved(torch.autograd.Function):
         for phase in (phase for step in way.steps for phase in step.phases):
             received = _exchanged(phase.exchange(here.device), blocks, local, here)
             if phase.reduces:
-                blocks = _reduced(phase, blocks, received, here.device, way.source.reduce_op)
+                op = way.source.reduce_op
+                blocks = _reduced(phase, blocks, received, local, here.device, op)
             else:
                 blocks = _assembled(phase, blocks, received, local, here.device)
         [moved] = blocks.values()
@@ -163,18 +166,28 @@ def _by_peer(transfers: Sequence[Transfer]) -> dict[int, list[Transfer]]:
     return by_peer
 
 
+def _around(blocks: Blocks, box: Box) -> Box | None:
+    """The block here that another lies inside; None if there is none."""
+    return next((name for name in blocks if volume(name) and inside(box, name)), None)
+
+
 def _block(blocks: Blocks, box: Box) -> Tensor:
     """A block that lies inside one of those that are here."""
-    around = next(name for name in blocks if inside(box, name))
+    around = _around(blocks, box)
+    if around is None:
+        raise RunError(f"device has no block around {show_box(box)}")
     return blocks[around][within(box, around)]
 
 
 def _reduced(
-    phase: Phase, blocks: Blocks, received: Received, device: int, op: str | None
+    phase: Phase, blocks: Blocks, received: Received, like: Tensor, device: int, op: str | None
 ) -> Blocks:
     """The blocks that this device reduces, their parts combined in the order of devices."""
     after: Blocks = {}
     for box in phase.boxes(device):
+        if not volume(box):
+            after[box] = like.new_empty(shape_of(box))
+            continue
         parts = {each.peer: part for each, part in received if each.box == box}
         parts[device] = _block(blocks, box)
         stack = torch.stack([parts[peer] for peer in sorted(parts)])
@@ -197,7 +210,7 @@ def _assembled(
 ) -> Blocks:
     """The block that this device wants, of what it had and received."""
     [box] = phase.boxes(device)
-    if volume(box) and any(inside(box, name) for name in blocks):
+    if volume(box) and _around(blocks, box) is not None:
         return {box: _block(blocks, box)}
     made = like.new_empty(shape_of(box))
     kept = [(each, _block(blocks, each.box)) for each in phase.exchange(device).kept]

@@ -124,40 +124,40 @@ def _elements(mesh: Mesh, state: Held, edges: Sequence[Collective]) -> list[int]
 
 
 def _collectives(mesh: Mesh, state: Held, target: Held) -> Iterator[Collective]:
-    """Every collective from a layout."""
+    """Every collective from a layout that changes it."""
     cut, pending = state
-    used = used_axes(cut)
-    free = [a for a in range(len(mesh.sizes)) if not (used | pending) >> a & 1]
+    for kind, axes, to in _movements(mesh, state, target):
+        if to != cut:
+            yield Collective(kind, axes, state, Held(to, pending))
+    reduced = axes_in(mesh, pending & ~target.pending)
+    for axis in reduced:
+        for dim in range(len(cut)):
+            if (to := _appended(mesh, cut, dim, (axis,))) is not None:
+                after = Held(to, pending & ~(1 << axis))
+                yield Collective("reduce-scatter", (axis,), state, after)
+    for some in (axes for n in range(len(reduced)) for axes in combinations(reduced, n + 1)):
+        yield Collective("all-reduce", some, state, Held(cut, pending & ~bits_of(some)))
 
-    def step(kind: str, axes: Axes, to: Cut, still: int = pending) -> Iterator[Collective]:
-        if to != cut or still != pending:
-            yield Collective(kind, axes, state, Held(to, still))
 
+def _movements(mesh: Mesh, state: Held, target: Held) -> Iterator[tuple[str, Axes, Cut]]:
+    """The collectives that reduce nothing: kind, axes, and the cut that they lead to."""
+    cut, pending = state
+    free = [a for a in range(len(mesh.sizes)) if not (used_axes(cut) | pending) >> a & 1]
     for dim, span in enumerate(cut):
         for inner in range(1, len(span.axes) + 1):
-            kept, moving = span.axes[:-inner], span.axes[-inner:]
-            without = _with(cut, dim, kept)
-            yield from step("all-gather", moving, without)
-            for other in range(len(cut)):
-                to = _appended(mesh, without, other, moving) if other != dim else None
-                if to is not None:
-                    yield from step("all-to-all", moving, to)
+            moving = span.axes[-inner:]
+            without = _with(cut, dim, span.axes[:-inner])
+            yield "all-gather", moving, without
+            for other in (d for d in range(len(cut)) if d != dim):
+                if (to := _appended(mesh, without, other, moving)) is not None:
+                    yield "all-to-all", moving, to
         for axis in free:
-            to = _appended(mesh, cut, dim, (axis,))
-            if to is not None:
-                yield from step("slice", (axis,), to)
-        reduced = pending & ~target.pending
-        for axis in axes_in(mesh, reduced):
-            to = _appended(mesh, cut, dim, (axis,))
-            if to is not None:
-                yield from step("reduce-scatter", (axis,), to, pending & ~(1 << axis))
-    reduced = axes_in(mesh, pending & ~target.pending)
-    for some in (axes for n in range(len(reduced)) for axes in combinations(reduced, n + 1)):
-        yield from step("all-reduce", some, cut, pending & ~bits_of(some))
+            if (to := _appended(mesh, cut, dim, (axis,))) is not None:
+                yield "slice", (axis,), to
     for to in _permuted(mesh, cut, free):
-        yield from step("permute", crossed(cut, to), to)
+        yield "permute", crossed(cut, to), to
     if _same_tiles(mesh, cut, target.cut) and not used_axes(target.cut) & pending:
-        yield from step("permute", crossed(cut, target.cut), target.cut)
+        yield "permute", crossed(cut, target.cut), target.cut
 
 
 def _with(cut: Cut, dim: int, axes: Axes) -> Cut:

@@ -31,7 +31,7 @@ def pairs():
     plain = [Replicate(), *(Shard(dim) for dim in range(len(SHAPE)))]
     kinds = (plain, [*plain, Partial("sum")], [*plain, Partial("avg")], [*plain, Partial("max")])
     for given in kinds:
-        sources = [own for own in product(given, repeat=len(MESH))]
+        sources = list(product(given, repeat=len(MESH)))
         for k, (source, target) in enumerate(product(sources, repeat=2)):
             stays = all(
                 not own.is_partial() or own == before
@@ -56,14 +56,11 @@ def tensors(mesh, source):
 
 def check(mesh, source, target, collectives):
     """Compare values and gradients with those of DTensor's own redistribute."""
+    way = ed.redistribution(SHAPE, mesh, source, target, dtype="float64", collectives=collectives)
     found, expected = [], []
-    for into, move in (
-        (found, lambda own: way.apply(own)),
-        (expected, lambda own: own.redistribute(placements=target)),
-    ):
-        way = ed.redistribution(SHAPE, mesh, source, target, dtype="float64", collectives=collectives)
+    for into in (found, expected):
         start = tensors(mesh, source).detach().requires_grad_()
-        moved = move(start)
+        moved = way.apply(start) if into is found else start.redistribute(placements=target)
         assert moved.placements == target
         into.append(moved.to_local().detach())
         if not any(own.is_partial() and own.reduce_op == "max" for own in source):
@@ -79,7 +76,9 @@ def check(mesh, source, target, collectives):
 def run(rank):
     torch.set_num_threads(1)
     ranks = prod(MESH)
-    dist.init_process_group("gloo", init_method=f"file://{FOLDER}/group", rank=rank, world_size=ranks)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{FOLDER}/group", rank=rank, world_size=ranks
+    )
     mesh = init_device_mesh("cpu", MESH, mesh_dim_names=tuple("xyz"[: len(MESH)]))
     for k, (source, target) in enumerate(pairs()):
         check(mesh, source, target, (None, True, False)[k % 3])
@@ -101,6 +100,9 @@ def block_by_block(mesh):
         except ed.InputError:
             continue
         raise AssertionError(wrong)
+    number = ed.redistribution((), MESH, [Partial()] * len(MESH), [Replicate()] * len(MESH))
+    ranks = dist.get_world_size()
+    assert number.apply(torch.tensor(dist.get_rank())).item() == ranks * (ranks - 1) // 2
     given, tensor = mesh_of(mesh), tensor_of(SHAPE)
     assert layouts_of(given, tensor, places, {}, None)[1].held == way.source.held
 
