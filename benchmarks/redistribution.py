@@ -3,7 +3,8 @@
 DTensor runs on one device of a pretended group, on tensors without elements: it issues its
 collectives as on GPUs (NCCL), where it has an all-to-all, and these are counted. It has two
 planners: the greedy one that it uses unless told otherwise, and the search that
-`use_min_cost_redistribution_plan` switches on, exponential in the dimensions of the mesh.
+`use_min_cost_redistribution_plan` switches on, exponential in the dimensions of the mesh. All
+dimensions of the mesh are flattened for it, too, so that it may merge collectives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import random
 import warnings
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from statistics import mean
 from time import perf_counter
 from typing import Any
@@ -21,7 +22,10 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor._redistribute import use_min_cost_redistribution_plan
+from torch.distributed.tensor._redistribute import (
+    _gen_transform_infos,
+    use_min_cost_redistribution_plan,
+)
 
 import eindecomp as ed
 from eindecomp.frontends.torch.verify import Recorder, pretended_group
@@ -30,6 +34,16 @@ from eindecomp.layout.tiling import box_on
 
 MESHES = [(2, 4), (4, 4), (2, 2, 2), (2, 2, 4)]
 SHAPES = [(256, 256), (64, 64, 64)]
+
+
+def device_mesh(sizes: tuple[int, ...]) -> DeviceMesh:
+    """A mesh whose dimensions are flattened, too, so that DTensor can all-reduce along several."""
+    names = "xyz"[: len(sizes)]
+    ranks = torch.arange(torch.Size(sizes).numel()).reshape(sizes)
+    mesh = DeviceMesh("cuda", ranks, mesh_dim_names=tuple(names))
+    for some in (own for n in range(2, len(sizes) + 1) for own in combinations(names, n)):
+        mesh[some]._flatten("".join(some))
+    return mesh
 
 
 def pairs(rank: int, axes: int, *, partial: bool) -> Iterator[tuple[Any, Any]]:
@@ -56,6 +70,7 @@ def counted(mesh: DeviceMesh, shape: tuple[int, ...], way: Any, target: Any, bes
         shape=whole.shape,
         stride=whole.stride(),
     )
+    _gen_transform_infos.cache_clear()  # which does not know the planner
     with Recorder() as recorder, use_min_cost_redistribution_plan(best):
         start.redistribute(placements=target)
         return sum(each.nbytes for each in recorder.take())
@@ -68,8 +83,7 @@ def row(sizes: tuple[int, ...], shape: tuple[int, ...], most: int, *, partial: b
     ratios: dict[str, list[float]] = {"collectives": [], "greedy": [], "search": []}
     direct = 0
     with pretended_group(torch.Size(sizes).numel()):
-        ranks = torch.arange(torch.Size(sizes).numel()).reshape(sizes)
-        mesh = DeviceMesh("cuda", ranks, mesh_dim_names=tuple("xyz"[: len(sizes)]))
+        mesh = device_mesh(sizes)
         for source, target in some:
             start = perf_counter()
             way = ed.redistribution(shape, mesh, source, target)

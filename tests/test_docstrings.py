@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RETURNED = (
-    Compared, Comparison, Picture, RedistributionStep, Result, Stats, Tensor, TileGrid, Verification,
-    Verified,
+    Compared, Comparison, Picture, RedistributionStep, Result, Stats, Tensor, TileGrid,
+    Verification, Verified,
 )  # fmt: skip
 """Classes without a public name of their own, whose objects public functions return."""
 RECORDS = {

@@ -187,11 +187,11 @@ def redistribution(
         >>> way = ed.redistribution((64, 64), {"x": 2, "y": 4}, {0: "x", 1: "y"}, {0: "y", 1: "x"})
         >>> print(way)
         float32[64, 64] on x=2 × y=4: dim0 over x, dim1 over y → dim0 over y, dim1 over x
-        step            axes then                       per device in all
-        ─────────────────────────────────────────────────────────────────
-        direct exchange x·y  dim0 over y, dim1 over x        2 KiB 12 KiB
+         step             axes  then                      per device  in all
+         ───────────────────────────────────────────────────────────────────
+         direct exchange  x·y   dim0 over y, dim1 over x       2 KiB  12 KiB
         12 KiB (12,288 bytes) in all: no schedule moves less: each device receives exactly the
-        elements that it wants and lacks. Collectives would move 20 KiB (20,480 bytes).
+        elements that it wants and lacks. Collectives would move 30 KiB (30,720 bytes).
     """
     tensor = tensor_of(shape)
     given = mesh_of(mesh, source, target)
