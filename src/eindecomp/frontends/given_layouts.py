@@ -70,52 +70,54 @@ class GivenLayout:
     """DTensor's, if it was given so."""
 
 
-def tensor_of(shape: object) -> GivenTensor:
+def tensor_of(shape: Any) -> GivenTensor:
     """The tensor of a shape, `(4, 6)` or `{"i": 4, "j": 6}`."""
-    labels: tuple[Any, ...] = ()
-    if isinstance(shape, Mapping):
-        labels, shape = tuple(cast("Mapping[Any, Any]", shape)), [*shape.values()]
-    if is_whole(shape) or isinstance(shape, str) or not hasattr(shape, "__iter__"):
-        raise PlanError(f"a shape is a sequence of sizes or {{label: size}}, not {quote(shape)}")
-    sizes: tuple[Any, ...] = tuple(cast("Sequence[Any]", shape))
+    given: Any = shape  # as `shape` is narrowed to types that say less
+    named = isinstance(shape, Mapping)
+    if isinstance(shape, str) or not hasattr(given, "__iter__"):
+        raise PlanError(f"a shape is a sequence of sizes or {{label: size}}, not {quote(given)}")
+    sizes: tuple[Any, ...] = tuple(given.values() if named else given)
     for size in sizes:
         if not is_whole(size) or size < 1:
             raise PlanError(f"a tensor's sizes are 1 or more, not {quote(size)} in {sizes}")
-    named = labels or tuple(f"dim{k}" for k in range(len(sizes)))
-    return GivenTensor(named, tuple(int(size) for size in sizes))
+    labels: tuple[str, ...] = tuple(given if named else (f"dim{k}" for k in range(len(sizes))))
+    return GivenTensor(labels, tuple(int(size) for size in sizes))
 
 
-def mesh_of(given: Any, *layouts: object) -> GivenMesh:
+def mesh_of(mesh: Any, *layouts: Any) -> GivenMesh:
     """The mesh of a number, sizes, `{axis: size}`, a DeviceMesh, or a mesh of JAX.
 
     None stands for the mesh of a layout that has one.
     """
-    if given is None:
-        given = next((own.mesh for own in layouts if hasattr(own, "mesh")), None)
-    names: Sequence[str]
-    if isinstance(given, Mesh):
-        names, sizes = given.names, given.sizes
-    elif is_whole(given):
-        own = Mesh.of_devices(given)
-        names, sizes = own.names, own.sizes
-    elif isinstance(given, Mapping):
-        axes = cast("Mapping[str, int]", given)
-        names, sizes = tuple(axes), tuple(axes.values())
-    elif hasattr(given, "axis_names") and hasattr(given, "shape"):  # of JAX
-        names, sizes = tuple(given.axis_names), tuple(given.shape.values())
-    elif hasattr(given, "mesh_dim_names"):  # of torch
-        sizes = tuple(given.shape)
-        names = given.mesh_dim_names or tuple(f"axis{k}" for k in range(len(sizes)))
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        sizes = tuple(cast("Sequence[int]", given))
-        names = tuple(f"axis{k}" for k in range(len(sizes)))
-    else:
+    if mesh is None:
+        meshes: list[Any] = [own.mesh for own in layouts if hasattr(own, "mesh")]
+        mesh = meshes[0] if meshes else None
+    axes = _axes_of(mesh)
+    names, sizes = tuple(axes), tuple(axes.values())
+    return GivenMesh(names, tuple(map(int, sizes)), Mesh.of_axes(axes))
+
+
+def _axes_of(mesh: Any) -> dict[str, Any]:
+    """The axes of a mesh and their sizes."""
+    given: Any = mesh
+    if is_whole(mesh):
+        mesh = given = Mesh.of_devices(mesh)
+    if isinstance(mesh, Mesh):
+        return dict(zip(mesh.names, mesh.sizes, strict=True))
+    if isinstance(mesh, Mapping):
+        return dict(given)
+    if hasattr(given, "axis_names") and hasattr(given, "shape"):  # of JAX
+        return dict(given.shape)
+    names: Any = None
+    if hasattr(given, "mesh_dim_names"):  # of torch
+        names, given = given.mesh_dim_names, tuple(given.shape)
+    if not isinstance(given, Sequence) or isinstance(given, str):
         raise PlanError(
             "a mesh is a number of devices, a sequence of sizes, {axis: size}, a DeviceMesh or a "
-            f"jax.sharding.Mesh, not {quote(given)}"
+            f"jax.sharding.Mesh, not {quote(mesh)}"
         )
-    mesh = Mesh.of_axes(dict(zip(names, sizes, strict=True)))
-    return GivenMesh(tuple(names), tuple(int(size) for size in sizes), mesh)
+    sizes: Any = given
+    return dict(zip(names or (f"axis{k}" for k in range(len(sizes))), sizes, strict=True))
 
 
 def layouts_of(
@@ -166,12 +168,13 @@ def _layout(given: GivenMesh, tensor: GivenTensor, layout: Any, whose: str) -> G
     if layout is None or isinstance(layout, Mapping):
         return _of_axes(given, tensor, cast("Mapping[Any, Any]", layout or {}), whose)
     if _is_placement(layout):
-        layout = (layout,)
-    if isinstance(layout, Sequence) and all(map(_is_placement, cast("Sequence[Any]", layout))):
-        return _of_placements(given, tensor, tuple(cast("Sequence[Any]", layout)), whose)
+        return _of_placements(given, tensor, (layout,), whose)
+    entries = cast("Sequence[Any]", layout)
+    if isinstance(layout, Sequence) and all(map(_is_placement, entries)):
+        return _of_placements(given, tensor, tuple(entries), whose)
     raise PlanError(
         f"{whose}: a layout is {{dimension: axes}}, DTensor's placements, a PartitionSpec or a "
-        f"NamedSharding, not {quote(layout)}"
+        f"NamedSharding, not {quote(entries)}"
     )
 
 
@@ -203,7 +206,8 @@ def _of_axes(
             f"{whose}: {len(cuts)} layouts cut a tensor of shape {tensor.shape} as {dict(layout)}: "
             f"name the axes, of {', '.join(given.mesh.names)}"
         )
-    return GivenLayout(Held(cuts[0]))
+    [cut] = cuts
+    return GivenLayout(Held(cut))
 
 
 def _of_spec(given: GivenMesh, tensor: GivenTensor, spec: Any, whose: str) -> GivenLayout:

@@ -78,7 +78,7 @@ def _of_dtensor(way: Redistribution, tensor: DTensor) -> DTensor:
         places = placed(way.mesh, way.target.held.cut, way.shape, "the tensor")
         op = way.target.reduce_op or "sum"
         placements = torch_placements(places, mesh, pending, op)
-    ranks: list[int] = mesh.mesh.flatten().tolist()
+    ranks: list[int] = [int(rank) for rank in mesh.mesh.flatten()]
     moved = tensor.to_local()
     if (rank := dist.get_rank()) in ranks:  # others have nothing of the tensor
         moved = _moved(way, moved, _Ranks(tuple(ranks), ranks.index(rank), is_local=False))
@@ -94,7 +94,8 @@ def _moved(way: Redistribution, local: Tensor, here: _Ranks) -> Tensor:
             f"device {here.device} has {box} of the tensor, a block of {shape_of(box)}, not one of "
             f"shape {tuple(local.shape)}"
         )
-    return _Moved.apply(local.reshape(shape_of(box)), way, here)  # pyright: ignore[reportReturnType]
+    moved: Any = _Moved.apply(local.reshape(shape_of(box)), way, here)
+    return moved
 
 
 class _Moved(torch.autograd.Function):
@@ -152,7 +153,7 @@ def _exchanged(own: Exchange, blocks: Blocks, like: Tensor, here: _Ranks) -> Rec
         work.wait()
     received: Received = []
     for peer, parts in coming.items():
-        flats = buffers[peer].split([volume(each.box) for each in parts])
+        flats: Any = buffers[peer].split([volume(each.box) for each in parts])
         pairs = zip(parts, flats, strict=True)
         received += [(each, flat.reshape(shape_of(each.box))) for each, flat in pairs]
     return received
