@@ -105,6 +105,8 @@ def row(sizes: tuple[int, ...], shape: tuple[int, ...], most: int, *, partial: b
             f"  {name:12} mean {mean(own):5.2f}, worst {max(own):5.2f}; more bytes than ours on "
             f"{more}, as many on {len(own) - more}, fewer on {sum(r < 1 for r in own)}"
         )
+        source, target = some[own.index(max(own))]
+        print(f"{'':15}worst from {source} to {target}")
     each = {name: 1e3 * seconds / len(some) for name, seconds in spent.items()}
     print("  ms a pair: " + ", ".join(f"{name} {ms:.1f}" for name, ms in each.items()))
 
@@ -112,10 +114,12 @@ def row(sizes: tuple[int, ...], shape: tuple[int, ...], most: int, *, partial: b
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--most", type=int, default=1000, help="pairs tried of each row, at random")
+    parser.add_argument("--only", choices=["plain", "partial"], help="which sources")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    for partial, sizes, shape in product((False, True), MESHES, SHAPES):
+    kinds = [given.only == "partial"] if given.only else [False, True]
+    for partial, sizes, shape in product(kinds, MESHES, SHAPES):
         row(sizes, shape, given.most, partial=partial)
 
 
