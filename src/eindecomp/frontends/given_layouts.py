@@ -116,7 +116,7 @@ def _axes_of(mesh: Any) -> dict[str, Any]:
             "a mesh is a number of devices, a sequence of sizes, {axis: size}, a DeviceMesh or a "
             f"jax.sharding.Mesh, not {quote(mesh)}"
         )
-    sizes: Any = given
+    sizes = cast("Sequence[Any]", given)
     return dict(zip(names or (f"axis{k}" for k in range(len(sizes))), sizes, strict=True))
 
 
@@ -201,7 +201,7 @@ def _of_axes(
         cuts = pinned_cuts(graph, given.mesh, {"tensor": wanted})["tensor"]
     except PlanError as error:
         raise PlanError(f"{whose}: {str(error).removeprefix('pin: ')}") from None
-    if len(cuts) > 1:
+    if len(cuts) != 1:
         raise PlanError(
             f"{whose}: {len(cuts)} layouts cut a tensor of shape {tensor.shape} as {dict(layout)}: "
             f"name the axes, of {', '.join(given.mesh.names)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed
@@ -94,8 +94,7 @@ def _moved(way: Redistribution, local: Tensor, here: _Ranks) -> Tensor:
             f"device {here.device} has {box} of the tensor, a block of {shape_of(box)}, not one of "
             f"shape {tuple(local.shape)}"
         )
-    moved: Any = _Moved.apply(local.reshape(shape_of(box)), way, here)
-    return moved
+    return cast("Tensor", _Moved.apply(local.reshape(shape_of(box)), way, here))
 
 
 class _Moved(torch.autograd.Function):
@@ -153,9 +152,11 @@ def _exchanged(own: Exchange, blocks: Blocks, like: Tensor, here: _Ranks) -> Rec
         work.wait()
     received: Received = []
     for peer, parts in coming.items():
-        flats: Any = buffers[peer].split([volume(each.box) for each in parts])
-        pairs = zip(parts, flats, strict=True)
-        received += [(each, flat.reshape(shape_of(each.box))) for each, flat in pairs]
+        first = 0
+        for each in parts:
+            last = first + volume(each.box)
+            received.append((each, buffers[peer][first:last].reshape(shape_of(each.box))))
+            first = last
     return received
 
 
