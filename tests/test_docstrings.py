@@ -16,6 +16,7 @@ import pytest
 import eindecomp as ed
 from eindecomp.engines.result import Result, Stats
 from eindecomp.engines.tensor import Tensor
+from eindecomp.frontends.redistribution import RedistributionStep
 from eindecomp.graph.write import Picture
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.comparison import Compared, Comparison, Verification, Verified
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RETURNED = (
-    Compared, Comparison, Picture, Result, Stats, Tensor, TileGrid, Verification, Verified
+    Compared, Comparison, Picture, RedistributionStep, Result, Stats, Tensor, TileGrid,
+    Verification, Verified,
 )  # fmt: skip
 """Classes without a public name of their own, whose objects public functions return."""
-RECORDS = {"Compared", "Counts", "Fitted", "GeneratedToken", "Stats", "Verified"}
+RECORDS = {
+    "Compared",
+    "Counts",
+    "Fitted",
+    "GeneratedToken",
+    "RedistributionStep",
+    "Stats",
+    "Verified",
+}
 """Classes that only ever come with another, whose example shows them."""
 
 

@@ -52,6 +52,10 @@ SHOWN = [
         "<Verification: 64 bytes planned, 32 counted",
     ),
     (lambda: ed.simulate(PLAN, "cpu-cluster"), "<SimulatedRun of 2 devices: "),
+    (
+        lambda: ed.redistribution((4, 4), 2, {0: "axis0"}, {}),
+        "<Redistribution of (4, 4): all-gather; 64 bytes>",
+    ),
     (lambda: PROBLEM, "<Problem of 2 variables with 4 choices, 1 edges>"),
     (lambda: ed.solve.minimize(PROBLEM), "<Solution of 2 variables: cost 3, optimal>"),
     (lambda: ed.solve.Factor((0, 1), np.zeros((2, 3))), "<Factor over variables 0, 1: 6 costs>"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eindecomp.api.einsum import einsum
     from eindecomp.engines.executable import Executable
     from eindecomp.frontends.jax.importing import from_jax, jax_inputs
+    from eindecomp.frontends.redistribution import Redistribution, redistribution
     from eindecomp.frontends.torch.importing import from_torch, torch_weights
     from eindecomp.graph.evaluate import evaluate
     from eindecomp.graph.grad import grad
@@ -76,6 +77,7 @@ __all__ = [
     "Objective",
     "Plan",
     "PlanError",
+    "Redistribution",
     "RunError",
     "SimulatedRun",
     "TextError",
@@ -96,6 +98,7 @@ __all__ = [
     "parse",
     "plan",
     "plan_together",
+    "redistribution",
     "rewrite",
     "run",
     "simulate",
@@ -112,6 +115,7 @@ _LATER = {
     "Monoid": "lang.monoid",
     "Objective": "planner.costs.price",
     "Plan": "planner.plan",
+    "Redistribution": "frontends.redistribution",
     "SimulatedRun": "tra.simulation.simulate",
     "Vertex": "graph.vertex",
     "compile": "api.compile",
@@ -129,6 +133,7 @@ _LATER = {
     "parse": "graph.text.elaborate",
     "plan": "planner.make",
     "plan_together": "api.compile",
+    "redistribution": "frontends.redistribution",
     "rewrite": "graph.rewrites.rewrite",
     "run": "api.compile",
     "simulate": "api.compile",

@@ -54,15 +54,15 @@ def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
 
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
-    volumes: list[int] = []
+    elements: list[int] = []
     for cut in cuts:
         if is_plain(cut):
             # Pieces of a dimension make up the whole of it, and no axis cuts two.
             whole = prod(span.stop - span.start for span in cut)
-            volumes.append(whole * (mesh.devices // parts_of(mesh, used_axes(cut))))
+            elements.append(whole * (mesh.devices // parts_of(mesh, used_axes(cut))))
         else:
-            volumes.append(int(_volumes(mesh, cut).sum()))
-    return np.array(volumes, dtype=np.int64)
+            elements.append(int(volumes(mesh, cut).sum()))
+    return np.array(elements, dtype=np.int64)
 
 
 def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
@@ -70,19 +70,19 @@ def fullest(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     largest = [
         prod(largest_side(mesh, span) for span in cut)
         if is_plain(cut)
-        else int(_volumes(mesh, cut).max())
+        else int(volumes(mesh, cut).max())
         for cut in cuts
     ]
     return np.array(largest, dtype=np.int64)
 
 
-def _volumes(mesh: Mesh, cut: Cut) -> Ints:
+def volumes(mesh: Mesh, cut: Cut) -> Ints:
     """The elements of a cut on every device."""
-    volumes = np.ones(mesh.devices, dtype=np.int64)
+    elements = np.ones(mesh.devices, dtype=np.int64)
     for span in cut:
         low, high = interval(mesh, span)
-        volumes *= high - low
-    return volumes
+        elements *= high - low
+    return elements
 
 
 def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -209,6 +209,12 @@ def _distinct(spans: Sequence[Span]) -> tuple[list[Span], Ints]:
 def moved(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
     """The elements that devices must receive in all: a table held × needed."""
     return totals(mesh, needed)[None] - overlaps(mesh, held, needed)
+
+
+def lacking(mesh: Mesh, held: Cut, needed: Cut) -> Ints:
+    """The elements that each device needs and does not hold."""
+    portions = (wanted - shared for _, shared, wanted in _shared(mesh, [held], [needed]))
+    return np.concatenate([each[0, 0] for each in portions])
 
 
 def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints | None:

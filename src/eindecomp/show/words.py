@@ -151,8 +151,13 @@ def runs_of(numbers: Iterable[int]) -> list[list[int]]:
     return runs
 
 
-def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) -> str:
-    """Where a tensor lies: which axes cut which of its dimensions, and which replicate it."""
+def layout(
+    mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut, pending: Sequence[int] = ()
+) -> str:
+    """Where a tensor lies: which axes cut which of its dimensions, and which replicate it.
+
+    Along the pending axes, devices have parts that are still to be reduced.
+    """
     words: list[str] = []
     used = {axis for span in cut for axis in span.axes}
     for label, size, span in zip(labels, shape, cut, strict=True):
@@ -163,6 +168,9 @@ def layout(mesh: Mesh, labels: Sequence[str], shape: Sequence[int], cut: Cut) ->
             words.append(f"{piece} over {axes_words(mesh, span.axes)}")
         elif piece != label:
             words.append(piece)
+    if pending:
+        words.append(f"pending over {axes_words(mesh, pending)}")
+        used |= {*pending}
     free = [axis for axis in range(len(mesh.sizes)) if axis not in used]
     if not used:
         return ", ".join([*words, "whole on every device" if free else "whole"])

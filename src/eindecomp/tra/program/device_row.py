@@ -230,7 +230,7 @@ def step_on(
             return DeviceStep(step, wanted.box(mesh, device), (), own)
         case steps.ReduceScatter():
             home = buffers[step.into].tiling.cut
-            box, members, own = _reduction(mesh, home, step.axes, step.split, device)
+            box, members, own = reduction(mesh, home, step.axes, step.split, device)
             return DeviceStep(step, box, (), own, members)
         case steps.AllGather():
             home = buffers[step.buffer].tiling.cut
@@ -239,7 +239,7 @@ def step_on(
 
 
 @lru_cache(maxsize=1 << 10)
-def _reduction(
+def reduction(
     mesh: Mesh, home: Cut, axes: int, split: int, device: int
 ) -> tuple[Box, tuple[int, ...], Exchange]:
     """The block that a device reduces, with whom, what they send and what it sends."""

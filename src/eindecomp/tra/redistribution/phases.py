@@ -1,0 +1,251 @@
+"""What devices exchange when a tensor changes its layout, and the least that they can.
+
+Bytes are those that devices receive, all together. No schedule whatever moves less than
+`least_elements`, where messages carry elements of the tensor or combinations of partial ones:
+
+- A device has to receive each element that it wants and lacks, so a tensor that is not pending
+  moves at least Σ |wanted − held|. Fetching exactly those moves no more.
+- An element that is pending in n parts is on disjoint sets of devices, one for each part, and t
+  devices want it reduced. Until the first device knows the result, the devices whose messages it
+  depends on are connected by them, so there were n − 1 messages, or n if that device held no part.
+  Every other device that wants the result receives one more, later. That makes n − 1 + t messages,
+  one fewer only if some device both holds a part and wants the result. Reducing each element on
+  such a device and sending it to the others moves no more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from eindecomp.layout.boxes import Box, meet, shares, volume
+from eindecomp.layout.cut import Cut, parts_of
+from eindecomp.layout.mesh import Ints, Mesh
+from eindecomp.layout.overlaps import lacking, moved, totals, volumes
+from eindecomp.layout.tiling import Tiling, box_on, group_along, place_along
+from eindecomp.tra.program.device_row import Exchange, Transfer, exchange, moves, reduction
+
+
+class Held(NamedTuple):
+    """A layout: how a tensor is cut, and the axes (as bits) along which it waits to be reduced."""
+
+    cut: Cut
+    pending: int = 0
+
+
+class Phase(Protocol):
+    """Every device sends and receives at once, then has other blocks than before."""
+
+    @property
+    def reduces(self) -> int:
+        """The axes along which devices combine what they receive with what they have."""
+        ...
+
+    def exchange(self, device: int) -> Exchange:
+        """What a device receives, sends and keeps."""
+        ...
+
+    def boxes(self, device: int) -> tuple[Box, ...]:
+        """The blocks that a device has after it."""
+        ...
+
+    def received(self) -> Ints:
+        """How many elements each device receives."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Every device receives what it lacks of a tiling, from the nearest device that holds it."""
+
+    mesh: Mesh
+    before: Tiling
+    after: Tiling
+    reduces: int = 0
+
+    def exchange(self, device: int) -> Exchange:
+        """What a device receives, sends and keeps."""
+        return moves(self.mesh, self.before, self.after, device)
+
+    def boxes(self, device: int) -> tuple[Box, ...]:
+        """The block that a device has after it."""
+        return (self.after.box(self.mesh, device),)
+
+    def received(self) -> Ints:
+        """How many elements each device receives."""
+        if self.before.split:  # each has a share of its tile already
+            return volumes(self.mesh, self.after.cut) - _held(self.mesh, self.before)
+        return lacking(self.mesh, self.before.cut, self.after.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Devices that differ along the reduced axes combine their parts, each for a block of its own.
+
+    Blocks are those of a cut, or shares of its tiles (`after.split`).
+    """
+
+    mesh: Mesh
+    after: Tiling
+    reduces: int
+
+    def exchange(self, device: int) -> Exchange:
+        """What a device receives, sends and keeps."""
+        _, _, own = reduction(self.mesh, self.after.cut, self.reduces, self.after.split, device)
+        return own
+
+    def boxes(self, device: int) -> tuple[Box, ...]:
+        """The block that a device has after it."""
+        return (self.after.box(self.mesh, device),)
+
+    def received(self) -> Ints:
+        """How many elements each device receives."""
+        return (parts_of(self.mesh, self.reduces) - 1) * _held(self.mesh, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceSpread:
+    """Each element is combined on one device, where possible one that wants the result."""
+
+    mesh: Mesh
+    source: Held
+    target: Held
+
+    @property
+    def reduces(self) -> int:
+        """The axes along which devices combine what they receive with what they have."""
+        return self.source.pending & ~self.target.pending
+
+    def exchange(self, device: int) -> Exchange:
+        """What a device receives, sends and keeps."""
+        spread = reducers(self.mesh, self.source, self.target)
+        others = [d for d in group_along(self.mesh, self.reduces, device) if d != device]
+        return exchange(
+            tuple(Transfer(peer, part) for peer in others for part in spread[device]),
+            tuple(Transfer(peer, part) for peer in others for part in spread[peer]),
+        )
+
+    def boxes(self, device: int) -> tuple[Box, ...]:
+        """The blocks that a device has after it."""
+        return reducers(self.mesh, self.source, self.target)[device]
+
+    def received(self) -> Ints:
+        """How many elements each device receives."""
+        others = parts_of(self.mesh, self.reduces) - 1
+        spread = reducers(self.mesh, self.source, self.target)
+        return others * np.array([sum(map(volume, parts)) for parts in spread], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSpread:
+    """Every device receives what it wants from the devices that reduced it."""
+
+    mesh: Mesh
+    source: Held
+    target: Held
+    reduces: int = 0
+
+    def exchange(self, device: int) -> Exchange:
+        """What a device receives, sends and keeps."""
+        spread = reducers(self.mesh, self.source, self.target)
+        every = (1 << len(self.mesh.sizes)) - 1
+        peers = group_along(self.mesh, every & ~self.target.pending, device)
+
+        def parts(reducer: int, reader: int) -> list[Box]:
+            wanted = box_on(self.mesh, self.target.cut, reader)
+            return [part for part in spread[reducer] if meet(part, wanted) is not None]
+
+        return exchange(
+            tuple(Transfer(d, part) for d in peers if d != device for part in parts(d, device)),
+            tuple(Transfer(d, part) for d in peers if d != device for part in parts(device, d)),
+            tuple(Transfer(device, part) for part in parts(device, device)),
+        )
+
+    def boxes(self, device: int) -> tuple[Box, ...]:
+        """The block that a device has after it."""
+        return (box_on(self.mesh, self.target.cut, device),)
+
+    def received(self) -> Ints:
+        """How many elements each device receives."""
+        # What a device reduces of a tile that it does not want, it has in vain.
+        spread = reducers(self.mesh, self.source, self.target)
+        inward = volumes(self.mesh, self.target.cut)
+        for device, parts in enumerate(spread):
+            wanted = box_on(self.mesh, self.target.cut, device)
+            inward[device] -= sum(volume(part) for part in parts if meet(part, wanted) is not None)
+        return inward
+
+
+def _held(mesh: Mesh, tiling: Tiling) -> Ints:
+    """How many elements each device has."""
+    if not tiling.split:
+        return volumes(mesh, tiling.cut)
+    boxes = (tiling.box(mesh, device) for device in range(mesh.devices))
+    return np.array([volume(box) for box in boxes], dtype=np.int64)
+
+
+@lru_cache(maxsize=1 << 6)
+def reducers(mesh: Mesh, source: Held, target: Held) -> tuple[tuple[Box, ...], ...]:
+    """For each device the blocks of a pending tensor that it reduces.
+
+    Every block is reduced by devices that hold a part of it, and by such that want the result
+    wherever there are any; those share it out among them.
+    """
+    spread: list[list[Box]] = [[] for _ in range(mesh.devices)]
+    for group in _groups(mesh, target.pending):
+        holders, wanting = (_by_box(mesh, held.cut, group) for held in (source, target))
+        for wanted, readers in wanting.items():
+            for tile, own in holders.items():
+                block = meet(wanted, tile)
+                if block is None:
+                    continue
+                both = [device for device in own if device in readers]
+                chosen = both or [*own]
+                for device, part in zip(chosen, shares(block, len(chosen)), strict=True):
+                    if volume(part):
+                        spread[device].append(part)
+    return tuple(tuple(own) for own in spread)
+
+
+def _groups(mesh: Mesh, axes: int) -> list[Sequence[int]]:
+    """The devices in groups of equal coordinates along axes."""
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for device in range(mesh.devices):
+        groups[place_along(mesh, axes, device)[0]].append(device)
+    return [*groups.values()]
+
+
+def _by_box(mesh: Mesh, cut: Cut, devices: Sequence[int]) -> dict[Box, dict[int, None]]:
+    """The devices that hold each block; a dict, which is an ordered set."""
+    by_box: defaultdict[Box, dict[int, None]] = defaultdict(dict)
+    for device in devices:
+        by_box[box_on(mesh, cut, device)][device] = None
+    return by_box
+
+
+def least_elements(mesh: Mesh, source: Held, target: Held) -> int:
+    """The fewest elements that devices can receive in all, as the head of this file proves."""
+    reduced = source.pending & ~target.pending
+    if not reduced:
+        return int(moved(mesh, [source.cut], [target.cut])[0, 0])
+    size = prod(span.stop - span.start for span in target.cut)
+    slices, parts = parts_of(mesh, target.pending), parts_of(mesh, reduced)
+    met = 0
+    for group in _groups(mesh, target.pending):
+        pairs = {tuple(box_on(mesh, held.cut, d) for held in (source, target)) for d in group}
+        blocks = (meet(one, other) for one, other in pairs)
+        met += sum(volume(block) for block in blocks if block is not None)
+    return size * slices * (parts - 1) + int(totals(mesh, [target.cut])[0]) - met
+
+
+def direct(mesh: Mesh, source: Held, target: Held) -> tuple[Phase, ...]:
+    """The phases in which each device receives exactly what it lacks: they move the least."""
+    if source.pending & ~target.pending:
+        return ReduceSpread(mesh, source, target), FetchSpread(mesh, source, target)
+    return (Fetch(mesh, Tiling(source.cut), Tiling(target.cut)),)
