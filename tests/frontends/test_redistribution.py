@@ -327,7 +327,7 @@ def test_shardings_of_jax_are_taken_as_they_are():
     )
     way = ed.redistribution((16, 16), None, one, other)
     own = ed.redistribution((16, 16), {"x": 2, "y": 4}, {0: "x", 1: "y"}, {1: ["y", "x"]})
-    assert (way.bytes, way.steps) == (own.bytes, own.steps) or way.bytes == own.bytes
+    assert way.bytes == own.bytes > 0
     array = jax.device_put(np.zeros((16, 16), np.float32), one)
     moved = jax.device_put(array, other)
     for shards, layout in ((array, way.source), (moved, way.target)):
