@@ -14,7 +14,7 @@ the grid's fault; "grid or bound": nothing better than the grid is known.
 
     python benchmarks/any_schedule.py [seconds for each plan]
 
-With the usual 10 seconds, it takes about five minutes on one core; with 0, nothing is planned.
+With 3 seconds it takes four minutes on a busy core; with 0, nothing is planned.
 """
 
 from __future__ import annotations

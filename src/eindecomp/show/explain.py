@@ -250,7 +250,7 @@ def any_schedule_words(plan: Plan) -> str:
     what, formed = "this product", ""
     if len(against.products) > 1:
         what = "these two products"
-    elif len(plan.graph[against.products[0]].inputs) > 2:
+    elif any(len(plan.graph[name].inputs) > 2 for name in against.products):
         what, formed = "this contraction", ", forms each product of elements on one device,"
     return (
         f"{_over(against)} the least that any schedule of {what} moves that divides the work as "

@@ -22,7 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from math import ceil, exp, gcd, log, prod
+from typing import Any
 
 import numpy as np
 
@@ -203,11 +205,11 @@ def _passed(contraction: Contraction, points: int, memory: int) -> float:
     the best T is M / (σ - 1). For matrices, σ = 3/2, and this is 2·points/√M - 2M words. Sums begin
     in memory, so each that ends there, as an element of the result, has not passed.
     """
-    from scipy.optimize import linprog  # takes a while to import, which most programs do without
-
     has, _ = _merged_labels(contraction)
     if not has.size or memory <= 0:
         return 0.0
+    # It takes a while to import, which most programs do without.
+    linprog: Any = import_module("scipy.optimize").linprog
     solved = linprog(np.ones(len(has)), -has.T, -np.ones(has.shape[1]), bounds=(0, 1))
     exponents = np.asarray(solved.x, dtype=np.float64)
     exponents /= min(1.0, float((exponents @ has).min(initial=1.0)))  # not below 1 by rounding
