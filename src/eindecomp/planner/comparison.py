@@ -23,6 +23,8 @@ class Compared:
         gap: How far its cost can be above the optimum under it, such as `0.0`.
         refused: Why there is no plan, such as the message of a `PlanError`.
         memory: The most bytes that the fullest device holds at once, such as `4096`.
+        uses: Among how many devices its labels divide vertices, such as `8` for 8 sequences on 64
+            devices, where not among all; the others are used as is best.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Compared:
     gap: float | None
     refused: str | None = None
     memory: int | None = None
+    uses: int | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,6 +46,7 @@ class Comparison:
         rows: One for the plan and for each strategy; `len(comparison)` of them.
         inputs: Where inputs lie, `"sharded"` or `"free"`: free ones take part in neither cost nor
             placing.
+        devices: How many devices the plans are for, such as `64`.
 
     Examples:
         >>> import eindecomp as ed
@@ -55,6 +59,7 @@ class Comparison:
     objective: str | Objective
     rows: tuple[Compared, ...]
     inputs: str = "sharded"
+    devices: int = 1
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

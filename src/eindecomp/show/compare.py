@@ -14,6 +14,7 @@ from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import (
     GivenStrategy,
+    Strategy,
     applicable,
     spelled,
     strategy_form,
@@ -51,7 +52,7 @@ def compare(
             f'strategies are given by name, such as {{"data": "data"}}, not as {quote(strategies)}'
         )
     chosen: Mapping[str, GivenStrategy | None] = (
-        applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+        applicable(plan.graph, plan.devices, stateful=bool(plan.tie), repeated=True)
         if strategies is None
         else strategies
     )
@@ -62,7 +63,7 @@ def compare(
     rows = [Compared(THIS, plan.strategy, plan.cost, 1.0, plan.gap, memory=_memory(plan))]
     for name, strategy in chosen.items():
         rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
-    return Comparison(plan.objective, tuple(rows), plan.inputs)
+    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices)
 
 
 def _planned_under(
@@ -81,7 +82,7 @@ def _planned_under(
             strategy=strategy,
             inputs=plan.inputs,
             memory=plan.memory,
-            mesh=dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
+            mesh=plan.mesh.axes,
             machine=plan.machine,
             pin=plan.pin,
             tie=plan.tie,
@@ -93,7 +94,15 @@ def _planned_under(
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
     times = other.cost / plan.cost if plan.cost else inf if other.cost else 1.0
-    return Compared(name, shown, other.cost, times, other.gap, memory=_memory(other))
+    memory, uses = _memory(other), _uses(plan, strategy)
+    return Compared(name, shown, other.cost, times, other.gap, memory=memory, uses=uses)
+
+
+def _uses(plan: Plan, strategy: GivenStrategy | None) -> int | None:
+    """Among how many devices the labels of a strategy divide vertices; None if among all."""
+    cuts = None if strategy is None else strategy_of(strategy, plan.graph, plan.devices)
+    uses = cuts.uses(plan.graph, plan.mesh) if isinstance(cuts, Strategy) else plan.devices
+    return uses if uses < plan.devices else None
 
 
 def _memory(plan: Plan) -> int | None:
@@ -121,6 +130,12 @@ def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = ex
             gap = "optimal" if is_proved(row.gap) else percent(row.gap)
             memory = "" if row.memory is None else short(row.memory, "bytes")
             cells = [cost_words(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
-        words = strategy_words(spelled(row.strategy))
+        words = row_words(row, comparison.devices)
         shown.add_row(*map(Text, (row.name, words, *cells)))
     return shown
+
+
+def row_words(row: Compared, devices: int) -> str:
+    """The strategy of a row in words, and whether its labels use all devices."""
+    words = strategy_words(spelled(row.strategy))
+    return words if row.uses is None else f"{words}; uses {row.uses} of {devices} devices"
