@@ -82,22 +82,34 @@ def message(machine: Machine, kind: str, axis: str, size: float, messages: int) 
 
 
 def fetched(mesh: Mesh, machine: Machine, tensor: Vertex, held: Layout, need: Layout) -> float:
-    """Each element comes once to all devices that agree on outer axes, if they need and lack it."""
-    has, wants = (
-        [set(product(*(range(*side) for side in box))) for box in every]
-        for every in (boxes(tensor.shape, layout, mesh.sizes) for layout in (held, need))
-    )
-    seconds, before = 0.0, 0
-    for axis in range(len(mesh.sizes)):
-        inner = prod(mesh.sizes[axis + 1 :])
-        groups = [slice(at, at + inner) for at in range(0, len(has), inner)]
-        lacking = sum(len(set().union(*wants[g]) - set().union(*has[g])) for g in groups)
-        count, before = lacking - before, lacking
+    """Each element comes from the device that agrees with this one on the most outer axes."""
+    at = list(product(*map(range, mesh.sizes)))
+    has, wants = (boxes(tensor.shape, layout, mesh.sizes) for layout in (held, need))
+    crossing = [0] * len(mesh.sizes)
+    for here, box in zip(at, wants, strict=True):
+        for element in product(*(range(*side) for side in box)):
+            near = max(
+                agreeing(here, there)
+                for there, own in zip(at, has, strict=True)
+                if all(a <= e < b for e, (a, b) in zip(element, own, strict=True))
+            )
+            if near < len(mesh.sizes):
+                crossing[near] += 1
+    seconds = 0.0
+    for axis, count in enumerate(crossing):
         if count:
             size = count * tensor.dtype.itemsize / mesh.devices
             kind = fetching(held, need, axis)
             seconds += message(machine, kind, mesh.names[axis], size, 1)
     return seconds
+
+
+def agreeing(one: Sequence[int], other: Sequence[int]) -> int:
+    """The outer axes along which two devices have the same coordinates."""
+    same = 0
+    while same < len(one) and one[same] == other[same]:
+        same += 1
+    return same
 
 
 def fetching(held: Layout, need: Layout, axis: int) -> str:

@@ -79,18 +79,14 @@ def test_no_layouts_take_less_on_two_levels(bandwidth, fine):
 
 
 def test_groups_whose_pieces_other_axes_choose_hold_half_of_what_they_need():
-    """Rows lie along one outer axis and are wanted along the other: half of the groups lack any.
-
-    What they lack comes to one device of each pair, which hands it to the other one.
-    """
+    """Rows lie along one outer axis and are wanted along the other: half of the groups lack any."""
     price = PriceInSeconds(
         Mesh(("a", "b", "c"), (2, 2, 2)),
         ed.Machine(1e12, 1e12, {"a": 1e6, "b": 1e6, "c": 8e6}, 0.0),
     )
     held, needed = ((PieceCount(2, 8, 1, 8, "i", levels),) for levels in ((2, 1, 1), (1, 2, 1)))
     fine, coarse = LeastSeconds(price, fine=True), LeastSeconds(price)
-    received = 4 * 4 / 2 / 2
-    assert fine.fetch([held], [needed], 4)[0, 0] == pytest.approx(received / 1e6 + received / 8e6)
+    assert fine.fetch([held], [needed], 4)[0, 0] == pytest.approx(4 * 4 / 2 / 1e6)
     rows = (PieceCount(2, 8, 1, 8, "i", (2, 1)),)
     assert coarse.fetch([rows], [rows], 4)[0, 0] == 0
 

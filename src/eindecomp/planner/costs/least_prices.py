@@ -3,8 +3,7 @@
 For seconds, pieces are counted on each *level* of the mesh, a run of neighbouring axes that are
 alike: of one size and with equal links. How many axes of each level cut a label decides what
 computing and reducing take, and bounds what fetching takes: devices that agree on all outer levels
-form a group, and what a group needs and does not hold must cross these levels, once for all of its
-devices.
+form a group, and what a group needs and does not hold must cross these levels.
 """
 
 from __future__ import annotations
@@ -173,10 +172,9 @@ class LeastSeconds:
             pace, latency = min(pace, link.fetch.pace), min(latency, link.fetch.start)
             shared = self._shared(held, needed, level)
             shared = shared / np.where(even, float(link.size) ** apart[level], 1.0)
-            lacking = np.maximum(total - shared, 0)
-            missing = np.maximum(lacking / self._sharers(needed, level), before)
+            missing = np.maximum(np.maximum(total - shared, 0), before)
             seconds += (missing - before) * (item / self.mesh.devices) * pace
-            axes = np.maximum(_crossed(total, lacking, link.size, even), crossed)
+            axes = np.maximum(_crossed(total, missing, link.size, even), crossed)
             seconds += (axes - crossed) * latency
             before, crossed = missing, axes
         return seconds * (1 - _ROUNDING)
@@ -190,12 +188,6 @@ class LeastSeconds:
             own, other = ([s.units % s.parts == 0 for s in sides] for sides in (ours, theirs))
             even &= whole & np.logical_and.outer(own, other)
         return even
-
-    def _sharers(self, needed: Sequence[PieceCounts], level: int) -> Floats:
-        """How many devices of a group need the same piece."""
-        inner = prod(link.size**link.axes for link in self.links[level + 1 :])
-        pieces = [prod(prod(side.levels[level + 1 :]) for side in sides) for sides in needed]
-        return inner / np.array(pieces, dtype=np.float64)
 
     def _shared(
         self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], level: int

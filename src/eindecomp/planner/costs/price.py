@@ -1,11 +1,8 @@
 """Objectives: what plans minimize, and the `Price` that each charges for what a plan does.
 
-In seconds, kernel calls take what the roofline says, and movement goes axis by axis. The devices
-that agree on all axes up to axis j are a group. An element that some of them need and none holds
-comes to the group once, however many need it, from the nearest group that has it, and they pass it
-on along their inner axes: so a weight that lies over all devices crosses the slow links between
-servers once for each server, as in a hierarchical all-gather. Bytes are those of the average
-device.
+In seconds, kernel calls take what the roofline says, and movement goes axis by axis. An element
+that a device needs comes from the nearest device that holds it: it crosses axis j if that device
+differs from this one at axis j but at no axis outside it. Bytes are those of the average device.
 Each kernel call and each message takes the machine's overhead of a task as well; where messages
 were measured, that is part of their curve.
 
@@ -28,7 +25,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
-from eindecomp.layout.cut import Cut, largest_side, nests_outward, outer_cut, parts_of, used_axes
+from eindecomp.layout.cut import Cut, largest_side, nests_outward, outer_cut
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import covers, moved, overlaps_within, totals
 from eindecomp.layout.view import View, dim_parts, tile_sides
@@ -137,7 +134,6 @@ class PriceInSeconds:
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """Bytes over bandwidth, axis by axis, and a latency for each axis that is crossed."""
         total = totals(self.mesh, needed)[None]
-        used = [used_axes(cut) for cut in needed]
         seconds = np.zeros((len(held), len(needed)))
         before = np.zeros(seconds.shape)
         for axis in range(len(self.mesh.sizes)):
@@ -145,8 +141,7 @@ class PriceInSeconds:
             outer = [outer_cut(c, axis + 1) if nests_outward(c, axis + 1) else c for c in held]
             distinct = {cut: i for i, cut in enumerate(dict.fromkeys(outer))}
             near = overlaps_within(self.mesh, list(distinct), needed, axis + 1)
-            alike = [sharers(self.mesh, axes, axis) for axes in used]
-            missing = (total - near[[distinct[cut] for cut in outer]]) / np.array(alike)
+            missing = total - near[[distinct[cut] for cut in outer]]
             crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
             seconds += np.where(crossing > 0, self._fetch_along(axis, held, needed, crossing), 0.0)
             before = np.maximum(before, missing)
@@ -244,18 +239,6 @@ class PriceInSeconds:
             return curve.seconds(size)
         start = machine.task_overhead + machine.latency_of(name)
         return start * messages + size / machine.bandwidth_of(name)
-
-
-def sharers(mesh: Mesh, used: int, axis: int) -> int:
-    """How many devices that differ only inside an axis need the same piece.
-
-    `used` are the axes that cut what is needed, as bits.
-
-    >>> mesh = Mesh(("node", "gpu"), (4, 8))
-    >>> sharers(mesh, 0b01, axis=0), sharers(mesh, 0b10, axis=0)
-    (8, 1)
-    """
-    return parts_of(mesh, ~used >> (axis + 1) << (axis + 1))
 
 
 def fetched_by(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> dict[Collective, Mask]:
