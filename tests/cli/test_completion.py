@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from eindecomp.cli import main
-from eindecomp.planner.costs.machine import PRESETS
+from eindecomp.planner.costs.presets import PRESETS
 
 TEXT = "input Xs[i: 8, j: 8], Ys[j, k: 8]\nZ[i,k] <- sum Xs[i,j] * Ys[j,k]\noutput Z\n"
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eindecomp as ed
-from eindecomp.planner.costs.machine import COLLECTIVES, PRESETS, SHAPES
+from eindecomp.planner.costs.machine import COLLECTIVES, SHAPES
+from eindecomp.planner.costs.presets import PRESETS, machine_of
 from eindecomp.store.machine_file import from_json, to_json
 from eindecomp.store.plan_file import from_json as plan_from
 from eindecomp.store.plan_file import to_json as plan_json
@@ -44,7 +45,7 @@ def test_what_is_written_is_read_again(machine):
     assert from_json(to_json(machine, {"engine": "threads"})) == machine
 
 
-@pytest.mark.parametrize("machine", [*PRESETS.values(), FULL])
+@pytest.mark.parametrize("machine", [*map(machine_of, PRESETS), FULL])
 def test_files_and_plans_have_the_same_machine(machine, tmp_path):
     path = tmp_path / "machine.json"
     machine.save(path)

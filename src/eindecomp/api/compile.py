@@ -15,7 +15,8 @@ from eindecomp.engines.engine import Engine, find_engine, ranks_of
 from eindecomp.engines.executable import Executable
 from eindecomp.engines.result import Event, Result
 from eindecomp.errors import EinDecompError, InputError, PlanError
-from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import is_wanted, showing
 from eindecomp.show.trace import tracing
@@ -228,6 +229,6 @@ def simulate(
         raise InputError(f"simulate takes a Plan, as ed.plan makes it, not {type(plan).__name__}")
     if machine is None and plan.machine is None:
         raise InputError("simulate needs a machine: the plan was made for none (machine=)")
-    described = machine_of(plan.machine if machine is None else machine)
+    described = machine_of(plan.machine if machine is None else machine, axes=plan.mesh.axes)
     network = Network(gather, reduce, cards)
     return simulate_program(program_of(plan), described, network, overlap=overlap)

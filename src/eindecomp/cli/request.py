@@ -24,7 +24,7 @@ from eindecomp.cli.options import (
 )
 from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.graph.graph import Graph
-from eindecomp.planner.costs.machine import PRESETS
+from eindecomp.planner.costs.presets import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import solving

@@ -340,7 +340,7 @@ def exported(plan: Plan, to: Target, *, fewest: bool = False) -> dict[str, Any]:
                 [str(each or "Replicate()") for each in own] for own in places
             ]
     return {
-        "mesh": dict(zip(on.mesh.names, on.mesh.sizes, strict=True)),
+        "mesh": on.mesh.axes,
         "shardings" if to == "jax" else "placements": {name: w[0] for name, w in words.items()},
         "copies": {name: own[1:] for name, own in words.items() if len(own) > 1},
     }

@@ -78,6 +78,11 @@ class Mesh:
         return prod(self.sizes)
 
     @property
+    def axes(self) -> dict[str, int]:
+        """The size of each axis, by its name."""
+        return dict(zip(self.names, self.sizes, strict=True))
+
+    @property
     def cuts_evenly(self) -> bool:
         """Whether only equal pieces are allowed."""
         return self.pieces == EVEN

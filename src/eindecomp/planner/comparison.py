@@ -25,6 +25,8 @@ class Compared:
         memory: The most bytes that the fullest device holds at once, such as `4096`.
         over_any: How many times the least it moves that any schedule of this product moves, such as
             `1.0`; None where that is not known.
+        uses: Among how many devices its labels divide vertices, such as `8` for 8 sequences on 64
+            devices, where not among all; the others are used as is best.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Compared:
     refused: str | None = None
     memory: int | None = None
     over_any: float | None = None
+    uses: int | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,6 +49,7 @@ class Comparison:
         rows: One for the plan and for each strategy; `len(comparison)` of them.
         inputs: Where inputs lie, `"sharded"` or `"free"`: free ones take part in neither cost nor
             placing.
+        devices: How many devices the plans are for, such as `64`.
 
     Examples:
         >>> import eindecomp as ed
@@ -58,6 +62,7 @@ class Comparison:
     objective: str | Objective
     rows: tuple[Compared, ...]
     inputs: str = "sharded"
+    devices: int = 1
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

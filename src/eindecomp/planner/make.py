@@ -118,7 +118,7 @@ def plan(
     started = planning_time()
     check_options(graph, objective, solver, inputs, pieces, time_limit, on_event)
     check_work(work)
-    described = described_machine(objective, machine)
+    described = described_machine(objective, machine, devices, mesh)
     laid_out = mesh_of(devices, mesh, described, pieces)
     planned = rewritten(graph) if rewrite else graph
     check_countable(planned, laid_out)
@@ -195,7 +195,7 @@ def cost(
         256
     """
     check_options(graph, objective, "auto", inputs, pieces, 0)
-    described = described_machine(objective, machine)
+    described = described_machine(objective, machine, devices, mesh)
     laid_out = mesh_of(devices, mesh, described, pieces)
     check_countable(graph, laid_out)
     wanted = given_vectors(graph, parts, pieces)

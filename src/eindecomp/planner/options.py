@@ -21,7 +21,8 @@ from eindecomp.layout.mesh import BALANCED, EVEN, PIECES, Mesh, can_cut, is_whol
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import Cost
-from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.costs.price import OBJECTIVES, Objective
 from eindecomp.planner.space.choices import Decision, Layouts, parts_of_assignments
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -134,10 +135,15 @@ def unproved(cost: float, bound: float) -> PlanError:
 
 
 def described_machine(
-    objective: str | Objective, machine: Machine | str | Path | None
+    objective: str | Objective,
+    machine: Machine | str | Path | None,
+    devices: int | None = None,
+    axes: Mapping[str, int] | None = None,
 ) -> Machine | None:
-    """The machine that was given; objective "time" needs one."""
-    return machine_of(machine) if objective == "time" or machine is not None else None
+    """The machine that was given, on the mesh that was; objective "time" needs one."""
+    if objective != "time" and machine is None:
+        return None
+    return machine_of(machine, devices, axes)
 
 
 def mesh_of(

@@ -16,7 +16,8 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.comparison import Comparison, Verification
 from eindecomp.planner.costs.cost import Cost, Number, decided_cost
-from eindecomp.planner.costs.machine import Machine, machine_of
+from eindecomp.planner.costs.machine import Machine
+from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.costs.price import Objective, PriceInBytes, PriceInSeconds
 from eindecomp.planner.options import Orders
 from eindecomp.planner.space.choices import Decision, Layouts
@@ -134,7 +135,7 @@ class Plan:
             >>> ed.plan(graph, 2).time_on("cpu-cluster").total > 0
             True
         """
-        price = PriceInSeconds(self.mesh, machine_of(machine))
+        price = PriceInSeconds(self.mesh, machine_of(machine, axes=self.mesh.axes))
         return decided_cost(self.graph, price, self.decisions, self.given)
 
     def __str__(self) -> str:

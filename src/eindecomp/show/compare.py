@@ -15,6 +15,7 @@ from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import (
     GivenStrategy,
+    Strategy,
     StrategyForm,
     applicable,
     spelled,
@@ -58,7 +59,7 @@ def compare(
             f'strategies are given by name, such as {{"data": "data"}}, not as {quote(strategies)}'
         )
     chosen: Mapping[str, GivenStrategy | None] = (
-        applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+        applicable(plan.graph, plan.devices, stateful=bool(plan.tie), repeated=True)
         if strategies is None
         else strategies
     )
@@ -69,7 +70,7 @@ def compare(
     rows = [_compared(THIS, plan.strategy, plan, 1.0)]
     for name, strategy in chosen.items():
         rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
-    return Comparison(plan.objective, tuple(rows), plan.inputs)
+    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices)
 
 
 def _planned_under(
@@ -88,7 +89,7 @@ def _planned_under(
             strategy=strategy,
             inputs=plan.inputs,
             memory=plan.memory,
-            mesh=dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
+            mesh=plan.mesh.axes,
             machine=plan.machine,
             pin=plan.pin,
             tie=plan.tie,
@@ -100,13 +101,22 @@ def _planned_under(
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
     times = other.cost / plan.cost if plan.cost else inf if other.cost else 1.0
-    return _compared(name, shown, other, times)
+    return _compared(name, shown, other, times, _uses(plan, strategy))
 
 
-def _compared(name: str, shown: StrategyForm | None, plan: Plan, times: float) -> Compared:
+def _compared(
+    name: str, shown: StrategyForm | None, plan: Plan, times: float, uses: int | None = None
+) -> Compared:
     against = whole_plan(plan)
     over = None if against is None or isinf(against.ratio) else against.ratio
-    return Compared(name, shown, plan.cost, times, plan.gap, None, _memory(plan), over)
+    return Compared(name, shown, plan.cost, times, plan.gap, None, _memory(plan), over, uses)
+
+
+def _uses(plan: Plan, strategy: GivenStrategy | None) -> int | None:
+    """Among how many devices the labels of a strategy divide vertices; None if among all."""
+    cuts = None if strategy is None else strategy_of(strategy, plan.graph, plan.devices)
+    uses = cuts.uses(plan.graph, plan.mesh) if isinstance(cuts, Strategy) else plan.devices
+    return uses if uses < plan.devices else None
 
 
 def _memory(plan: Plan) -> int | None:
@@ -142,6 +152,12 @@ def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = ex
             memory = "" if row.memory is None else short(row.memory, "bytes")
             cells = [cost_words(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
             cells += [ratio(row.over_any)] if row.over_any is not None else []
-        words = strategy_words(spelled(row.strategy))
+        words = row_words(row, comparison.devices)
         shown.add_row(*map(Text, (row.name, words, *cells)))
     return shown
+
+
+def row_words(row: Compared, devices: int) -> str:
+    """The strategy of a row in words, and whether its labels use all devices."""
+    words = strategy_words(spelled(row.strategy))
+    return words if row.uses is None else f"{words}; uses {row.uses} of {devices} devices"

@@ -25,8 +25,9 @@ from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.price import Objective
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.strategy import applicable, spelled, strategy_words
+from eindecomp.planner.space.strategy import applicable
 from eindecomp.show.compare import compare as compare_plan
+from eindecomp.show.compare import row_words
 from eindecomp.show.explain import (
     alternative_words,
     any_schedule_words,
@@ -234,12 +235,12 @@ def _alternatives(
 
 def _strategies(plan: Plan, deadline: float) -> list[dict[str, Any]]:
     """A row for the plan and for each strategy, which share the time that is left."""
-    chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie))
+    chosen = applicable(plan.graph, plan.devices, stateful=bool(plan.tie), repeated=True)
     left = max(deadline - monotonic(), 0.01)  # a little, however late it is
     return [
         asdict(row)
         | {
-            "strategy": strategy_words(spelled(row.strategy)),
+            "strategy": row_words(row, plan.devices),
             "proved": row.gap is not None and is_proved(row.gap),
         }
         for row in compare_plan(plan, chosen, time_limit=left / max(len(chosen), 1))

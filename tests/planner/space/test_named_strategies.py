@@ -8,21 +8,28 @@ moves (p - 1)/p · n in all.
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 
+import numpy as np
 import pytest
+from simulate import simulate
 from transformer import transformer
 
 import eindecomp as ed
 from eindecomp.errors import PlanError
+from eindecomp.layout.view import planned_views
 from eindecomp.models.llama import Config, prefill_graph
 from eindecomp.models.optimizers import carried, training_step
 from eindecomp.planner.make import plan
 from eindecomp.planner.space.strategy import applicable, strategy_of
+from eindecomp.show.compare import table_of
+from strategies import arrays
 
 S, A, H, D, F = 4096, 4096, 32, 128, 11008
 WEIGHTS = 4 * (4 * A * H * D + 3 * A * F + 2 * A)
 """The bytes of a layer's weights, Ψ in the papers on ZeRO."""
 COUNTS = [2, 4, 8]
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def stream(batch: int) -> int:
@@ -222,3 +229,137 @@ def test_a_plan_keeps_its_strategy_in_a_file(tmp_path) -> None:
 def test_what_is_no_strategy_is_named(strategy, message) -> None:
     with pytest.raises(PlanError, match=message):
         plan(transformer(1), 4, strategy=strategy)
+
+
+GROUPED = Config(vocabulary=16, width=16, layers=1, heads=8, kv_heads=4, head_size=4, hidden=32)
+"""h = 4 heads of keys, each shared by g = 2 of queries."""
+
+
+def grouped(tokens: int = 32, batch: int = 1) -> ed.Graph:
+    """A layer of LLaMA with grouped keys, and what comes before and after."""
+    return ed.rewrite(prefill_graph(GROUPED, batch, tokens, keep=False))
+
+
+def check_runs(made: ed.Plan) -> None:
+    """Devices that hold arrays of their own compute the reference, and receive what was planned."""
+    values = arrays(made.graph)
+    result = ed.run(made, values, engine="apart")
+    assert result.stats.bytes_moved == made.traffic.total == simulate(made).total
+    for name, wanted in ed.evaluate(made.graph, values).items():
+        np.testing.assert_allclose(result[name], wanted, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("devices", "heads", "groups"), [(4, 4, 1), (8, 4, 2), (16, 4, 2)])
+def test_usp_is_ulysses_inside_a_server_and_a_ring_between_servers(devices, heads, groups) -> None:
+    """Attention is cut by heads over 8 devices and by positions over the rest."""
+    graph = grouped()
+    made = plan(graph, devices, strategy="usp", rewrite=False)
+    for name in ("T0", "A0"):
+        cut = made.parts[name]
+        assert (cut["h"], cut["g"], cut["s"]) == (heads, groups, devices // (heads * groups))
+    assert all(made.parts[name]["s"] == devices for name in ("K0", "Q0", "O0", "G0"))
+    assert ("usp" in applicable(graph, devices)) == (devices > 8)
+    check_runs(made)
+
+
+def test_usp_is_ulysses_where_heads_suffice() -> None:
+    graph = transformer(1)
+    usp, ulysses = (plan(graph, 8, strategy=name) for name in ("usp", "ulysses"))
+    assert (usp.cost, usp.parts) == (ulysses.cost, ulysses.parts)
+
+
+def test_usp_moves_a_server_s_heads_around_the_ring() -> None:
+    """Queries and results go over to heads; keys and values of a head come to all its positions.
+
+    With U devices for heads and R around the ring, a device has s / p positions of all heads: it
+    gets 1/U of the heads for s/R positions of queries, of which it had 1/U, and for all of keys.
+    """
+    devices, heads = 64, 8
+    made = plan(transformer(1), devices, strategy="usp")
+    rounds = devices // heads
+    sums = 4 * H * S
+    queries = (2 * stream(1) + sums) * (heads - 1) // heads
+    keys = 2 * (rounds * stream(1) - stream(1) // heads)
+    assert made.cost == queries + keys
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_a_ring_carries_heads_of_keys_not_of_queries(devices) -> None:
+    """Every device gets the keys and values that it lacks, (p - 1)/p of each: h · d numbers."""
+    graph = grouped()
+    made = plan(graph, devices, strategy="ring", rewrite=False)
+    item, numbers = 4, 32 * GROUPED.kv_heads * GROUPED.head_size
+    fetched = sum(n for (source, *_), n in made.costs.edges.items() if source in ("KR0", "V0"))
+    copied = sum(made.costs.repartition.get(name, 0) for name in ("KR0", "V0"))
+    assert fetched + copied == 2 * (devices - 1) * numbers * item
+    assert made.parts["T0"]["s"] == made.parts["K0"]["s"] == devices
+    assert "ring" not in applicable(graph, devices)  # keys come from positions s: it is "context"
+    assert made.cost == plan(graph, devices, strategy="context", rewrite=False).cost
+    check_runs(made)
+
+
+def test_a_ring_cuts_keys_that_have_positions_of_their_own() -> None:
+    graph = ed.load(EXAMPLES / "multihead_attention.ein")
+    made = plan(graph, 4, strategy="ring", rewrite=False)
+    views = {name: view.labels for name, view in planned_views(graph)}
+    alone = [name for name, labels in views.items() if "t" in labels and "s" not in labels]
+    assert alone
+    assert {made.parts[name]["t"] for name in alone} == {4}
+    assert {cut["s"] for name, cut in made.parts.items() if "s" in views[name]} == {4}
+    assert "ring" in applicable(graph, 4)
+
+
+def test_hierarchical_data_parallelism_shards_state_inside_servers() -> None:
+    """Two servers of 8: weights are gathered inside a server, forward and backward.
+
+    Gradients are reduced by all, and each eighth of them goes to the other server.
+    """
+    graph = step(16)
+    made = plan(graph, 16, strategy="hsdp", tie=carried(graph))
+    assert made.cost == 2 * 2 * (8 - 1) * WEIGHTS + 16 * WEIGHTS + loss(16)
+    for name in ("WQ0", "W10", "N0"):
+        axes = [axis for span in made.given[name].home for axis in span.axes]
+        assert sorted(axes) == [1, 2, 3]
+        assert made.given[name].second is None
+    assert "hsdp" in applicable(graph, 16, stateful=True, repeated=True)
+    assert "hsdp" not in applicable(graph, 8, stateful=True, repeated=True)
+
+
+def test_hierarchical_data_parallelism_runs() -> None:
+    graph = ed.parse("""
+    input X[b: 16, a: 8], W[a, f: 16], lr[]
+    H[b,f] <- sum X[b,a] * W[a,f]
+    G[a,f] <- sum X[b,a] * H[b,f]
+    new_W[a,f] <- W[a,f] - lr[] * G[a,f]
+    output new_W
+    tie W <- new_W
+    """)
+    made = plan(graph, 16, strategy="hsdp", rewrite=False)
+    assert made.parts["G"]["b"] == made.parts["H"]["b"] == 16
+    assert made.parts["new_W"]["f"] == 8
+    check_runs(made)
+
+
+def test_a_label_that_a_kind_lists_is_cut_by_so_many_only_there() -> None:
+    strategy = {"labels": {"t": ["h", "s"], "*": ["s"]}, "degrees": {"h": 2, "b": 2}}
+    made = plan(transformer(1, 2), 8, strategy=strategy)
+    assert made.parts["T0"] == {"b": 2, "h": 2, "s": 2, "t": 1, "d": 1}
+    assert made.parts["Q0"] == {"b": 2, "s": 4, "h": 1, "d": 1, "a": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "uses"), [("data", 2), ("context", None), ("ulysses", 4), ("usp", None)]
+)
+def test_a_strategy_that_cannot_use_all_devices_says_so(name, uses) -> None:
+    """Two sequences, and four heads, on 8 devices."""
+    graph = ed.parse("""
+    input Q[b: 2, h: 4, s: 16, d: 8], K[b, h, t: 16, d]
+    T[b,h,s,t] <- sum Q[b,h,s,d] * K[b,h,t,d]
+    U[b,h,s] <- max T[b,h,s,t]
+    Y[b,s,d] <- sum exp(Q[b,h,s,d] - U[b,h,s])
+    output Y
+    """)
+    [_, row] = compared = plan(graph, 8, rewrite=False).compare({name: name})
+    assert row.uses == uses
+    told = "uses" if uses is None else f"uses {uses} of 8 devices"
+    assert (told in table_of(compared, width=200)) == (uses is not None)

@@ -102,7 +102,7 @@ def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
 def _checked(plan: Plan, mesh: Mesh) -> Mesh:
     """A mesh whose axes are the plan's, in the same order; others may have size 1."""
     given = {str(name): int(size) for name, size in mesh.shape.items()}
-    wanted = dict(zip(plan.mesh.names, plan.mesh.sizes, strict=True))
+    wanted = plan.mesh.axes
     used = {name: size for name, size in given.items() if size > 1}
     if list(used.items()) != list(wanted.items()):
         raise PlanError(f"the plan is for a mesh of {wanted}, the mesh given is {given}")

@@ -68,7 +68,7 @@ class DTensorPlan:
     @property
     def mesh_dims(self) -> dict[str, int]:
         """The dimensions of the mesh that placements are for, without those of size 1."""
-        return dict(zip(self.mesh.names, self.mesh.sizes, strict=True))
+        return self.mesh.axes
 
     @property
     def fewest_dims(self) -> dict[str, int]:
@@ -76,8 +76,7 @@ class DTensorPlan:
 
         `init_device_mesh` takes them as its shape and its names.
         """
-        mesh = coarsest(self.plan).mesh
-        return dict(zip(mesh.names, mesh.sizes, strict=True))
+        return coarsest(self.plan).mesh.axes
 
     def make_mesh(self, device_type: str) -> DeviceMesh:
         """Make the device mesh of `fewest_dims` from the ranks of the process group, in order."""

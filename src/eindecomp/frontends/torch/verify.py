@@ -69,7 +69,7 @@ def verify_module(
             applied.listener = listen
             args, kwargs = applied.imported.arguments
             applied(*args, **kwargs)
-    return Verification(rows.ended(), dict(zip(on.mesh.names, on.mesh.sizes, strict=True)))
+    return Verification(rows.ended(), on.mesh.axes)
 
 
 @contextmanager

@@ -221,9 +221,8 @@ class Machine:
         if not _is_number(self.overlap) or not 0 <= self.overlap <= 1:
             raise PlanError(f"a machine's overlap must be from 0 to 1, not {self.overlap!r}")
         # Plain numbers, whatever types were given: they are written to files and compared.
-        axes = Mesh.of_axes(self.mesh)
         plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in RATES}
-        plain["mesh"] = dict(zip(axes.names, axes.sizes, strict=True))
+        plain["mesh"] = Mesh.of_axes(self.mesh).axes
         plain["transfers"] = _curves(self.transfers)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
@@ -244,7 +243,7 @@ class Machine:
         Args:
             axis: A mesh axis, such as `"gpu"`.
         """
-        return _of(self.bandwidth, axis, "bandwidth")
+        return self._of(self.bandwidth, axis, "bandwidth")
 
     def latency_of(self, axis: str) -> float:
         """Seconds of latency along an axis.
@@ -252,7 +251,16 @@ class Machine:
         Args:
             axis: A mesh axis, such as `"gpu"`.
         """
-        return _of(self.latency, axis, "latency")
+        return self._of(self.latency, axis, "latency")
+
+    def _of(self, given: float | Mapping[str, float], axis: str, what: str) -> float:
+        if not isinstance(given, Mapping):
+            return given
+        if axis not in given:
+            hint = f": plan with mesh={dict(self.mesh)}" if self.mesh else ""
+            known = f"only for {list(given)}{hint}"
+            raise PlanError(f"the machine has no {what} for mesh axis {axis!r}, {known}")
+        return given[axis]
 
     def curve_of(self, collective: Collective, axis: str) -> Curve | None:
         """The measured seconds of a collective along an axis, if there are any.
@@ -341,46 +349,3 @@ def _curves(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Curve
             for axis, curve in curves.items()
         }
     return transfers
-
-
-def _of(given: float | Mapping[str, float], axis: str, what: str) -> float:
-    if not isinstance(given, Mapping):
-        return given
-    if axis not in given:
-        raise PlanError(f"the machine has no {what} for mesh axis {axis!r}, only for {list(given)}")
-    return given[axis]
-
-
-def _server(nodes: int) -> Machine:
-    """8-GPU servers (H100-like, bf16) joined by 400 Gb/s per GPU."""
-    outer = [f"node{i}" for i in range(nodes.bit_length() - 1)]
-    inner = ["gpu0", "gpu1", "gpu2"]
-    return Machine(
-        flops=600e12,
-        memory_bandwidth=3.3e12,
-        bandwidth=dict.fromkeys(outer, 50e9) | dict.fromkeys(inner, 400e9),
-        latency=dict.fromkeys(outer, 10e-6) | dict.fromkeys(inner, 3e-6),
-        mesh=dict.fromkeys([*outer, *inner], 2),
-    )
-
-
-PRESETS: dict[str, Machine] = {
-    "cpu-cluster": Machine(flops=1.5e12, memory_bandwidth=200e9, bandwidth=12.5e9, latency=20e-6),
-    "gpu-server": _server(1),
-    "4-gpu-servers": _server(4),
-}
-"""A CPU cluster on 100 Gb/s Ethernet, an 8-GPU server with NVLink, four such servers."""
-
-
-def machine_of(given: Machine | str | Path | None) -> Machine:
-    """A machine, the preset of that name, or what a file of `eindecomp calibrate` describes."""
-    if isinstance(given, Machine):
-        return given
-    if isinstance(given, str) and given in PRESETS:
-        return PRESETS[given]
-    if isinstance(given, Path) or (isinstance(given, str) and given.endswith(".json")):
-        return Machine.load(given)
-    known = f"an ed.Machine, a .json file that has one, or one of {', '.join(PRESETS)}"
-    if given is None:
-        raise PlanError(f"objective 'time' needs a machine (machine=, --machine): {known}")
-    raise PlanError(f"a machine is {known}, not {given!r}")

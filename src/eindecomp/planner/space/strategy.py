@@ -7,139 +7,71 @@ lies: the results that are the inputs of the next run. What it leaves open is ch
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from math import prod
 from typing import Any, cast
 
-import numpy as np
-
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Input, Reshape
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.ops import Reshape
 from eindecomp.layout.mesh import Mesh, is_whole
-from eindecomp.layout.view import View, is_planned, view_of
+from eindecomp.layout.view import is_planned, planned_views, view_of
+from eindecomp.planner.space.label_cuts import (
+    OTHERS,
+    SERVER,
+    STATES,
+    SquareRoot,
+    Strategy,
+    by_labels,
+)
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import pinned_cuts
-from eindecomp.planner.space.viable import SmallTiles, parts_along
-from eindecomp.solve.problem.arrays import Ints, Mask
+from eindecomp.planner.space.viable import SmallTiles
 
 GivenStrategy = str | Sequence[str] | Mapping[str, Any]
 """A name, labels, `{"labels": …, "degrees": …, "state": …}`, or `{"tiles": bytes}`."""
 StrategyForm = str | tuple[str, ...] | dict[str, Any]
 """The same in one form, which can be compared and saved."""
-STATES = ("free", "replicated", "gathered")
-OTHERS = "*"
-"""The kind of the vertices that are of no other kind."""
-SERVER = 8
-"""The devices that named strategies leave to tensor parallelism: as many as a server has."""
 _FIELDS = ("labels", "degrees", "state")
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """Cuts every vertex along the first of its labels that are listed, as far as sizes allow."""
-
-    labels: tuple[tuple[str, tuple[str, ...]], ...]
-    """For each kind of vertex, what it is cut along; the first kind that a vertex is of counts.
-
-    A kind is a label, for the vertices that have it, the name of a vertex, or all `OTHERS`.
-    """
-    degrees: tuple[tuple[str, int], ...] = ()
-    """Labels that a number of devices cut first; all others are left to `labels`."""
-    state: str = "free"
-    """Where the results lie that become inputs of the next run.
-
-    "free": anywhere. "replicated": on all devices that compute with them, cut only along the labels
-    of the strategy. "gathered": cut over all devices, gathered for each use and let go again.
-    """
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """Vertices that have none of the labels are cut optimally, inputs lie anywhere."""
-        keep = np.ones(len(parts), dtype=bool)
-        if isinstance(vertex.op, Input):
-            return keep
-        for column, pieces in self._pieces(vertex.name, view, mesh).items():
-            keep &= parts[:, column] == pieces
-        return keep
-
-    def _pieces(self, name: str, view: View, mesh: Mesh) -> dict[int, int]:
-        """Into how many pieces labels are cut, the first as far as possible, and so on."""
-        of = {OTHERS, name, *view.labels}
-        own = next((own for kind, own in self.labels if kind in of), ())
-        # Those that a number of devices cut come first, each with that number.
-        wanted: dict[str, int | None] = dict(self.degrees) | dict.fromkeys(own) | dict(self.degrees)
-        columns = {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
-        pieces: dict[int, int] = {}
-        for i, (column, degree) in enumerate(columns.items()):
-            values: list[int] = rows[:, i].tolist()
-            # A vertex that can be cut along nothing else is cut by more devices.
-            within = [n for n in values if degree is None or degree % n == 0] or [min(values)]
-            pieces[column] = max(within)
-            rows = rows[rows[:, i] == pieces[column]]
-        return pieces
-
-    def pin(self, name: str, view: View, mesh: Mesh) -> dict[str, int | list[str]]:
-        """State cut along the strategy's labels, by the innermost axes where these suffice."""
-        pin: dict[str, int | list[str]] = {}
-        end = len(mesh.sizes)
-        for column, pieces in reversed(self._pieces(name, view, mesh).items()):
-            start = end
-            while prod(mesh.sizes[start:end]) < pieces:
-                start -= 1
-            fits = prod(mesh.sizes[start:end]) == pieces
-            if column not in view.aggregated:
-                pin[view.labels[column]] = list(mesh.names[start:end]) if fits else pieces
-            end = start if fits else end
-        return pin
-
-
-@dataclass(frozen=True, slots=True)
-class SquareRoot:
-    """Cuts every result √p ways along each of its two largest dimensions."""
-
-    def __call__(self, vertex: Vertex, view: View, parts: Ints, mesh: Mesh) -> Mask:
-        """As evenly as the factors of p allow, the larger dimension into more pieces."""
-        kept = {dim.label for dim in view.output}
-        columns = [i for i, label in enumerate(view.labels) if label in kept]
-        columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
-        if not columns or isinstance(vertex.op, Input):
-            return np.ones(len(parts), dtype=bool)
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
-        rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
-        spread = rows[:, 0] / rows[:, -1]
-        uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6
-        return (parts[:, columns] == rows[uneven.argmin()]).all(axis=1)
-
-
-def by_labels(*labels: str, state: str = "free") -> Strategy:
-    """The strategy that treats all vertices alike."""
-    return Strategy(((OTHERS, labels),), (), state)
-
 
 NAMED: dict[str, Strategy] = {
     "data": by_labels("b", state="replicated"),
     "zero": by_labels("b", state="gathered"),
+    "hsdp": by_labels("b", state="servers"),
     "context": by_labels("s"),
+    "ring": by_labels("s", "t"),
     "ulysses": Strategy((("t", ("h", "g")), (OTHERS, ("s",)))),
+    "usp": Strategy((("t", ("h", "g", "s")), (OTHERS, ("s",)))),
     "attention": by_labels("h"),
     "megatron": by_labels("h", "f", "v", state="replicated"),
     "megatron+zero": by_labels("h", "f", "v", state="gathered"),
 }
 """The usual ways to parallelize a transformer, by the labels that `models.llama` has.
 
-b are sequences, s and t positions of queries and keys, h heads of keys, g heads of queries that
-share one, f the width of the feed-forward net and v the vocabulary.
+| label | stands for |
+| --- | --- |
+| b | sequences |
+| s, t | positions of queries, and of the keys that they attend to |
+| h | heads of keys and values |
+| g | heads of queries that share one of keys: grouped-query attention |
+| f | the width of the feed-forward net |
+| v | the vocabulary |
+
+Data parallelism cuts b: "data" with all state on every device, "zero" with state over all devices,
+"hsdp" (hierarchical, hybrid sharding) with state over the devices of each server. "ring" cuts
+positions, of queries where there are any: keys and values of all heads h, not of h · g, come to
+every device; "context" is the same where what makes keys has the label s, too. "ulysses" goes over
+to heads for attention; "usp" does so inside a server and is a ring between servers. "megatron" cuts
+heads and widths.
 """
 ALIASES = {"sequence": "context"}
 _NEEDS = {
-    "data": "b", "zero": "b", "context": "s", "ulysses": "sth", "attention": "th",
-    "megatron": "hf", "megatron+zero": "bhf",
+    "data": "b", "zero": "b", "hsdp": "b", "context": "s", "ring": "sth", "ulysses": "sth",
+    "usp": "sth", "attention": "th", "megatron": "hf", "megatron+zero": "bhf",
 }  # fmt: skip
 """The labels without which a named strategy does not apply."""
-_FOR_STATE = ("zero", "megatron+zero")
+_FOR_STATE = ("zero", "hsdp", "megatron+zero")
 """Those that differ from others only where there is state."""
 
 
@@ -175,8 +107,10 @@ def rules_under(strategy: AnyStrategy, graph: Graph, mesh: Mesh, rules: LayoutRu
     """The rules on layouts, with those of a strategy on state added."""
     if not isinstance(strategy, Strategy) or strategy.state == "free":
         return rules
+    if strategy.state != "replicated":
+        rules = replace(rules, gathered=frozenset(rules.tie))
     if strategy.state == "gathered":
-        return replace(rules, gathered=frozenset(rules.tie))
+        return rules
     pins = {
         name: strategy.pin(name, view_of(graph, graph[name]), mesh)
         for name in rules.tie.values()
@@ -234,11 +168,17 @@ def strategy_words(form: StrategyForm | None) -> str:
 
 
 def applicable(
-    graph: Graph, devices: int, without: Collection[str] = (), *, stateful: bool = False
+    graph: Graph,
+    devices: int,
+    without: Collection[str] = (),
+    *,
+    stateful: bool = False,
+    repeated: bool = False,
 ) -> dict[str, str]:
     """The named strategies that apply to a graph's labels and would cut something.
 
-    Some differ from others only if the graph is `stateful`: if inputs are tied to results.
+    Some differ from others only if the graph is `stateful`: if inputs are tied to results. Those
+    under which servers repeat what others compute are left out unless `repeated`.
     """
     labels = _labels(graph)
     vertices = graph.vertices.values()
@@ -248,10 +188,25 @@ def applicable(
         fits = set(needs) <= labels and long & _cut_by(NAMED[name])
         if not fits or name in without or (name in _FOR_STATE and not stateful):
             continue
-        if name == "megatron+zero" and not _named(name, graph, devices).degrees:
-            continue  # tensor parallelism takes all devices
-        names.append(name)
+        if (name != "hsdp" or repeated) and _differs(name, graph, devices):
+            names.append(name)
     return {name: name for name in names}
+
+
+def _differs(name: str, graph: Graph, devices: int) -> bool:
+    """Whether a named strategy is not another one on this graph and so many devices."""
+    match name:
+        case "ring":  # nothing but keys has a position of keys alone
+            views = (view for _, view in planned_views(graph))
+            return any("t" in view.labels and "s" not in view.labels for view in views)
+        case "usp":  # heads take all devices
+            return prod(n for _, n in _named(name, graph, devices).degrees) < devices
+        case "hsdp":
+            return devices > SERVER
+        case "megatron+zero":  # tensor parallelism takes all devices
+            return bool(_named(name, graph, devices).degrees)
+        case _:
+            return True
 
 
 def _named(name: str, graph: Graph, devices: int) -> Strategy:
@@ -263,6 +218,10 @@ def _named(name: str, graph: Graph, devices: int) -> Strategy:
     strategy = NAMED[name]
     if name == "megatron+zero":
         return inside_servers(strategy, graph, devices) or strategy
+    if name == "usp":
+        heads = _most(devices, min(_longest(graph, "h"), SERVER))
+        groups = _most(devices // heads, min(_longest(graph, "g"), SERVER // heads))
+        return replace(strategy, degrees=(("h", heads), ("g", groups)))
     return strategy
 
 
@@ -271,13 +230,21 @@ def inside_servers(strategy: Strategy, graph: Graph, devices: int) -> Strategy |
 
     None if there is one server or one sequence, or if the strategy divides sequences itself.
     """
-    sizes = [dict(zip(v.labels, v.shape, strict=True)) for v in graph.vertices.values()]
-    batch = max([own["b"] for own in sizes if "b" in own], default=1)
-    most = min(batch, devices // SERVER)
-    degree = max((n for n in range(1, most + 1) if devices % n == 0), default=1)
+    degree = _most(devices, min(_longest(graph, "b"), devices // SERVER))
     if degree == 1 or "b" in _cut_by(strategy):
         return None
-    return replace(strategy, degrees=(("b", degree),))
+    return replace(strategy, degrees=(("b", degree), *strategy.degrees))
+
+
+def _longest(graph: Graph, label: str) -> int:
+    """The largest size that a label has; 1 where no tensor has it."""
+    sizes = (v.shape[v.labels.index(label)] for v in graph.vertices.values() if label in v.labels)
+    return max(sizes, default=1)
+
+
+def _most(devices: int, limit: int) -> int:
+    """The most equal groups of devices within a limit."""
+    return max((n for n in range(1, limit + 1) if devices % n == 0), default=1)
 
 
 def _of_fields(given: Mapping[str, Any], devices: int) -> Strategy:

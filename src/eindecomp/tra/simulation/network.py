@@ -71,9 +71,9 @@ class Level:
 def levels_of(mesh: Mesh, machine: Machine) -> tuple[Level, ...]:
     """The levels of a mesh, outermost first.
 
-    >>> from eindecomp.planner.costs.machine import PRESETS
+    >>> from eindecomp.planner.costs.presets import machine_of
     >>> from eindecomp.layout.mesh import Mesh
-    >>> machine = PRESETS["4-gpu-servers"]
+    >>> machine = machine_of("4-gpu-servers")
     >>> [str(level) for level in levels_of(Mesh.of_axes(machine.mesh), machine)]
     ['node0…node1', 'gpu0…gpu2']
     """
