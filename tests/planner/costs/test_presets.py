@@ -81,6 +81,7 @@ def test_a_mesh_that_does_not_fit_is_told_which_would(axes, wanted):
     assert str(caught.value).endswith(wanted)
 
 
+@pytest.mark.long
 def test_plans_are_made_and_simulated_for_sixty_four():
     """With devices, with a mesh, and with a mesh of the plan's own."""
     for name in PRESETS:
