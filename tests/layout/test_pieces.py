@@ -161,7 +161,7 @@ MESHES = st.sampled_from([(2, 2), (2, 3), (3, 2), (4,), (2, 2, 3)])
 @given(sizes=MESHES, shape=st.tuples(*[st.integers(1, 13)] * 2), pieces=RULES, data=st.data())
 def test_no_move_takes_less_than_the_relaxed_one(sizes, shape, pieces, data):
     """Whichever axes cut: what numbers of pieces alone tell is a lower bound."""
-    from eindecomp.planner.costs.least_prices import PieceCount
+    from eindecomp.planner.space.pieces import PieceCount
 
     mesh = Mesh(tuple("abc"[: len(sizes)]), sizes, pieces)
 

@@ -42,6 +42,7 @@ LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
 
 # Time for the stages of a search (`search/choose.py`)
 
+FOLLOW_SHARE, COMBINED_PLANS = 0.5, 4  # plans combined with what neighbours suggest; how many
 LAYERS_SHARE = 0.5  # plans in which equal layers choose alike
 BOUND_SHARE, BOUND_LAYERS_SHARE = 0.6, 0.85  # raising the bound; where layers have led to a plan
 FIRST_TABLES = 3  # sizes of tables with which all axes are bounded before blocks are tried

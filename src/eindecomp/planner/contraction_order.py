@@ -26,8 +26,9 @@ from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg
 from eindecomp.layout.view import view_of
 from eindecomp.planner import budgets
-from eindecomp.planner.minimize_movement import minimize_movement, relaxed_plan
+from eindecomp.planner.minimize_movement import minimize_movement, search_of
 from eindecomp.planner.options import Chosen, Options, Orders, check_countable, unproved
+from eindecomp.planner.search.relaxation import relaxed_of
 from eindecomp.planner.space.viable import WorkLimit, viable_parts
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.run import Progress
@@ -121,7 +122,9 @@ class _OrderSearch:
         limit = min(budgets.BOUND_TIME, budgets.LOOK_SHARE * self.options.time_limit)
         least = self.contractions.states()[0]
         asked = [self._options(state, limit) for state in (first, least)]
-        usual, other = (inf if each is None else relaxed_plan(each).bound for each in asked)
+        usual, other = (
+            inf if each is None else relaxed_of(search_of(each), limit).bound for each in asked
+        )
         return least if other < usual else first
 
     def _ordered(self, state: State, options: Options, chosen: Chosen, complete: bool) -> Chosen:
@@ -159,7 +162,7 @@ class _OrderSearch:
                     break
                 options = self._options(state, max(left, budgets.BOUND_TIME))
                 if options is not None:
-                    self.bounds[state] = relaxed_plan(options).bound
+                    self.bounds[state] = relaxed_of(search_of(options), options.time_limit).bound
                     bounded.append((self.bounds[state], state, options))
                 count += 1
             waiting = waiting[count:]

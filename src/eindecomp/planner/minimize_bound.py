@@ -6,7 +6,7 @@ tree, the second a heuristic for any graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -26,18 +26,20 @@ from eindecomp.planner.costs.cost import (
     paper_cost,
     repartition_table,
 )
-from eindecomp.planner.costs.least_prices import LeastBytes
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.model.tables import CostTables
 from eindecomp.planner.options import Chosen, Deferred, Options, unproved
 from eindecomp.planner.search.choose import choose
-from eindecomp.planner.search.relaxation import Relaxation, Rows, relax
+from eindecomp.planner.search.relaxation import relaxed_of
 from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.planner.space.layout_rules import interchangeable_labels
 from eindecomp.planner.space.viable import FixedParts, viable_parts
 from eindecomp.solve import Problem
 from eindecomp.solve.minimize import minimize
 from eindecomp.solve.problem.arrays import Ints
+
+Rows = Callable[[Vertex, View], Ints | None]
+"""The partition vectors that a vertex may take; None for all viable ones."""
 
 
 def minimize_bound(options: Options) -> Chosen:
@@ -91,15 +93,10 @@ def _choose(options: Options, model: BoundModel, time_limit: float) -> tuple[Int
 
 def _axes(options: Options, vectors: Mapping[str, tuple[int, ...]]) -> Outcome:
     """Axes and homes for given numbers of pieces, so that the fewest bytes move."""
-    graph, mesh, rules = options.graph, options.mesh, options.rules
-
-    def rows_of(vertex: Vertex, view: View) -> Ints | None:
-        del view
-        return np.array([vectors[vertex.name]]) if vertex.name in vectors else None
-
-    search = Search(graph, PriceInBytes(mesh), rules, FixedParts(vectors, mesh.devices))
-    asked = Relaxation(graph, LeastBytes(mesh), rules, rows_of)
-    return choose(search, relax(asked, budgets.AXES_SECONDS), budgets.AXES_SECONDS)
+    mesh = options.mesh
+    restriction = FixedParts(vectors, mesh.devices)
+    search = Search(options.graph, PriceInBytes(mesh), options.rules, restriction)
+    return choose(search, relaxed_of(search, budgets.AXES_SECONDS), budgets.AXES_SECONDS)
 
 
 def choose_on_tree(model: BoundModel) -> Ints:

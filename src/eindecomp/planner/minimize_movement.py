@@ -19,7 +19,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
-from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
 from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.options import Chosen, Options, unproved
@@ -29,7 +29,8 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.choose import choose, is_small
-from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
+from eindecomp.planner.search.follow import follow
+from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
 from eindecomp.planner.space.pin import choices_reaching
@@ -48,20 +49,14 @@ def minimize_movement(options: Options) -> Chosen:
     """Choose axes, homes and second layouts within the time limit."""
     if options.solver in ("tree", "linear"):
         raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
-    started = planning_time()
     graph, mesh = options.graph, options.mesh
-    price = price_of(options.objective, mesh, options.machine)
-    search = Search(
-        graph, price, options.rules, options.restriction,
-        redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
-        close=budgets.CLOSE if options.solver != "exact" and _is_seldom_met(price) else 0.0,
-        started=started, on_event=options.on_event,
-    )  # fmt: skip
+    search = search_of(options)
+    price = search.price
     if options.memory is not None:
         check_memory(graph, options.rules, mesh, options.memory)
     search.tell("relax")
-    relaxed = relaxed_plan(options)
-    deadline = started + options.time_limit
+    relaxed = relaxed_of(search, options.time_limit)
+    deadline = search.started + options.time_limit
     first: Outcome | None = None
     starts = Starts(search, relaxed.bound)
     if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
@@ -80,6 +75,17 @@ def minimize_movement(options: Options) -> Chosen:
     parts = {name: parts_by_label(view, mesh, decisions[name]) for name, view in views.items()}
     given, bound, method = outcome.given, outcome.bound, outcome.method
     return Chosen(graph, parts, decisions, given, costs, bound, method)
+
+
+def search_of(options: Options) -> Search:
+    """The search for what is asked of a plan."""
+    price = price_of(options.objective, options.mesh, options.machine)
+    return Search(
+        options.graph, price, options.rules, options.restriction,
+        redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
+        close=budgets.CLOSE if options.solver != "exact" and _is_seldom_met(price) else 0.0,
+        started=planning_time(), on_event=options.on_event,
+    )  # fmt: skip
 
 
 def _is_seldom_met(price: Price) -> bool:
@@ -107,7 +113,7 @@ def _chosen(
         part = budgets.SEARCH_SHARE if is_large else 1.0
         tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
-        return choose(search, relaxed, max(part * left, 1.0), starts.best)
+        return choose(search, relaxed, max(part * left, 1.0), starts.found)
     if is_enough(search, first.cost, first.bound) or left < budgets.LEAST_SEARCH:
         return first
     if search.choosers > budgets.LARGE_GRAPH:
@@ -123,26 +129,6 @@ def _chosen(
     return first
 
 
-def relaxed_plan(options: Options) -> Relaxed:
-    """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
-    graph, price = options.graph, price_of(options.objective, options.mesh, options.machine)
-    if not isinstance(price, PriceInSeconds):
-        if options.objective != "bytes":
-            return Relaxed(0)
-        asked = Relaxation(graph, LeastBytes(options.mesh), options.rules, options.vectors)
-        return relax(asked, budgets.RELAX_SHARE * options.time_limit, options.memory)
-    seconds = LeastSeconds(price)
-    share = budgets.RELAX_LEVELS_SHARE if len(seconds.levels) > 1 else budgets.RELAX_SHARE
-    asked = Relaxation(graph, seconds, options.rules, options.vectors, options.restriction)
-    relaxed = relax(asked, share * options.time_limit, options.memory)
-    computing = 0.0  # at the least, however vertices are cut
-    for name, view in planned_views(graph):
-        items = tuple(graph[source].dtype.itemsize for source in graph[name].inputs)
-        computing += price.least(graph[name], view, items)
-    computing *= 1 - budgets.SUM_ROUNDING
-    return replace(relaxed, bound=max(relaxed.bound, computing))
-
-
 @dataclass
 class Starts:
     """Plans to begin with: what pins imply, and what named strategies lead to."""
@@ -152,18 +138,16 @@ class Starts:
     named: dict[str, Search] = field(default_factory=dict[str, Search])
     plans: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
-    def best(self, deadline: float) -> Outcome | None:
-        """The best of them, found in a part of the time; None where one elimination does it all."""
+    def found(self, deadline: float) -> Iterable[Outcome]:
+        """Those found in a part of the time."""
         search = self.search
-        if is_small(replace(search, any_order=True)):
-            return None
         self.named = {"": search} if search.restriction is not None else _restricted(search)
         pinned = _start_from_pins(search)
         if pinned is not None:
             self.plans["pins"] = pinned
         if pinned is None or is_open(pinned.cost, self.bound):
             self.plans |= _starts(self.named, part_of_time(deadline, budgets.STARTS_SHARE))
-        return min(self.plans.values(), key=lambda each: each.rank, default=None)
+        return self.plans.values()
 
 
 def _improve_strategies(
@@ -230,10 +214,12 @@ def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
         if starts and planning_time() > deadline:
             break
         search.tell(name, min((each.cost for each in starts.values()), default=inf))
+        search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
-            starts[name] = replace(
-                choose_by_blocks(replace(search, deadline=deadline), (1,)), bound=0
-            )
+            found = None
+            if search.memory is None:
+                found = follow(search, relaxed_of(search, max(deadline - planning_time(), 0.5)))
+            starts[name] = found or replace(choose_by_blocks(search, (1,)), bound=0)
     return starts
 
 

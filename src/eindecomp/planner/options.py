@@ -9,8 +9,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
@@ -24,9 +22,9 @@ from eindecomp.planner.costs.cost import Cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.costs.price import OBJECTIVES, Objective
-from eindecomp.planner.space.choices import Decision, Layouts, parts_of_assignments
+from eindecomp.planner.space.choices import Decision, Layouts
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.pin import assignments_of, loosely_cut
+from eindecomp.planner.space.pin import loosely_cut
 from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.run import Progress
@@ -58,22 +56,10 @@ class Options:
 
     def vectors(self, vertex: Vertex, view: View) -> Ints | None:
         """The partition vectors to which a vertex is restricted; None if it may take any."""
-        if isinstance(vertex.op, Input):
-            if vertex.name not in self.rules.pinned:
-                return None
-            pinned = assignments_of(view, self.rules.pinned[vertex.name])
-            return np.unique(parts_of_assignments(pinned, self.mesh, len(view.labels)), axis=0)
-        if vertex.name in self.loose:
-            # One more bucket of any size holds the factors that cut nothing.
-            spare = (*view.sizes, self.mesh.devices)
-            return np.unique(self._viable(spare)[:, :-1], axis=0)
-        if self.restriction is None:
+        if self.restriction is None or isinstance(vertex.op, Input):
             return None
-        rows = self._viable(view.sizes)
+        rows = viable_parts(view.sizes, self.mesh.sizes, even=self.mesh.cuts_evenly)
         return rows[self.restriction(vertex, view, rows, self.mesh)]
-
-    def _viable(self, sizes: tuple[int, ...]) -> Ints:
-        return viable_parts(sizes, self.mesh.sizes, even=self.mesh.cuts_evenly)
 
 
 class Deferred(Mapping[str, T]):

@@ -13,8 +13,9 @@ import eindecomp as ed
 from eindecomp.layout.cut import span_of
 from eindecomp.layout.mesh import PIECES, Mesh, can_cut
 from eindecomp.layout.view import Dim
-from eindecomp.planner.costs.least_prices import LeastSeconds, PieceCount
+from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.price import PriceInSeconds
+from eindecomp.planner.space.pieces import PieceCount
 
 
 def layouts(axes: int, dims: int):

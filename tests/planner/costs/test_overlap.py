@@ -101,7 +101,7 @@ def test_relaxing_never_passes_the_optimum(seed, machine):
         search = setting(seed, sizes, MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
         least = choose_block(search, all_axes(search), {}).cost
         price = LeastSeconds(search.price)
-        found = relax(Relaxation(search.graph, price, search.rules, lambda *_: None), 10)
+        found = relax(Relaxation(search, price), 10)
         assert 0 < found.bound <= least * (1 + 1e-12)
 
 
@@ -113,7 +113,7 @@ def test_relaxing_on_several_levels_never_passes_the_optimum(seed, machine, loos
     search = setting(seed, (2, 2, 2), MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
     least = choose_block(search, all_axes(search), {}).cost
     price = LeastSeconds(search.price)
-    found = relax(Relaxation(search.graph, price, search.rules, lambda *_: None), 10)
+    found = relax(Relaxation(search, price), 10)
     assert found.bound <= least * (1 + 1e-12)
 
 

@@ -13,7 +13,7 @@ import eindecomp as ed
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
-from eindecomp.planner.costs.price import PriceInSeconds
+from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
@@ -31,8 +31,9 @@ def mesh_of(sizes: tuple[int, ...]) -> Mesh:
 def relaxed(
     graph: ed.Graph, sizes: tuple[int, ...], rules: LayoutRules, *, price=None, memory=None
 ) -> Relaxed:
-    price = price or LeastBytes(mesh_of(sizes))
-    return relax(Relaxation(graph, price, rules, lambda *_: None), 10, memory)
+    mesh = mesh_of(sizes)
+    search = Search(graph, PriceInBytes(mesh), rules, memory=memory)
+    return relax(Relaxation(search, price or LeastBytes(mesh)), 10)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -23,22 +23,8 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES, Collective, Curve, Line, Machine
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
 from eindecomp.planner.space.choices import Choices
+from eindecomp.planner.space.pieces import PieceCount, PieceCounts
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask, infinite_where
-
-
-class PieceCount(NamedTuple):
-    """A dimension cut into a number of pieces, whichever axes cut it."""
-
-    parts: int
-    units: int
-    scale: int
-    stop: int
-    label: str | None
-    levels: tuple[int, ...] = ()
-    """The pieces that the axes of each level of the mesh cut it into."""
-
-
-PieceCounts = tuple[PieceCount, ...]
 
 
 @dataclass(frozen=True)

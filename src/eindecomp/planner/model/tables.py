@@ -118,6 +118,11 @@ class Holder(NamedTuple):
     flags: int = 1
     """How many choices of the variable stand for one assignment."""
 
+    def chosen(self, choice: Ints) -> Cut:
+        """The home under a choice."""
+        number = int(choice[self.variable])
+        return self.homes[number if self.home_of is None else self.home_of[number // self.flags]]
+
     def spread(self, table: Any) -> Any:
         """From a row for each home to one for each choice of the variable."""
         if self.home_of is None:

@@ -20,7 +20,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
-from eindecomp.planner.search.relaxation import Levels, Relaxed, Vector, pieces_of
+from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -40,6 +40,7 @@ from eindecomp.planner.space.choices import (
     ways,
 )
 from eindecomp.planner.space.layout_rules import alike_vertices
+from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
 from eindecomp.planner.space.viable import FixedParts, some_parts
 from eindecomp.solve.clock import planning_time
 

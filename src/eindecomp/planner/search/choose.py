@@ -9,9 +9,9 @@ plans with axes in any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -26,6 +26,7 @@ from eindecomp.planner.search.blocks import (
     start_from_pieces,
     with_equal_layers,
 )
+from eindecomp.planner.search.follow import combine, follow
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
@@ -85,9 +86,11 @@ class Choosing:
     search: Search
     """Axes nest in mesh order."""
     relaxed: Relaxed
-    first: Callable[[float], Outcome | None] | None = None
-    """What finds a plan soon, before a deadline."""
+    first: Callable[[float], Iterable[Outcome]] | None = None
+    """What finds plans soon, before a deadline."""
     best: Outcome | None = None
+    plans: list[Outcome] = field(default_factory=list[Outcome])
+    """All that were found on the way."""
     whole: AllAxes | None = None
     is_too_wide: bool = False
     """Whether all axes together have turned out to be too many for elimination."""
@@ -131,8 +134,9 @@ class Choosing:
 
     def offer(self, outcome: Outcome | None) -> None:
         """Take a plan if it is cheaper; of equal ones, the first reads and holds the least."""
-        if outcome is not None and outcome.cost < self.cost:
-            self.best = outcome
+        if outcome is not None:
+            self.plans.append(outcome)
+            self.best = outcome if outcome.cost < self.cost else self.best
 
     def raise_bound(self, bound: float) -> None:
         """Take a bound if it is higher."""
@@ -152,7 +156,7 @@ def choose(
     search: Search,
     relaxed: Relaxed,
     time_limit: float,
-    first: Callable[[float], Outcome | None] | None = None,
+    first: Callable[[float], Iterable[Outcome]] | None = None,
 ) -> Outcome:
     """The best choice of axes that is found in time, given what the relaxed problem has shown.
 
@@ -184,7 +188,14 @@ def _choose_lightest(choosing: Choosing) -> None:
         except UnsolvedError:
             choosing.is_too_wide = True
     elif choosing.relaxed.is_light:
-        choosing.offer(start_from_pieces(plain, block_sizes(plain), choosing.relaxed))
+        choosing.offer(_from_pieces(plain, choosing.sizes, choosing.relaxed))
+
+
+def _from_pieces(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
+    """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
+    if search.memory is not None or search.loose:
+        return start_from_pieces(search, sizes, relaxed)
+    return follow(search, relaxed)
 
 
 def _choose_whole(choosing: Choosing) -> None:
@@ -200,16 +211,28 @@ def _choose_whole(choosing: Choosing) -> None:
 def _choose_pieces(choosing: Choosing) -> None:
     """Axes for the relaxed problem's pieces, or for others that cost as much."""
     relaxed = choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
-    if not is_small(choosing.search):
-        choosing.offer(start_from_pieces(choosing.search, choosing.sizes, relaxed))
+    if choosing.search.memory is None or not is_small(choosing.search):
+        choosing.offer(_from_pieces(choosing.search, choosing.sizes, relaxed))
     is_found = choosing.best is not None
     choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
 
 
 def _begin(choosing: Choosing) -> None:
-    """What strategies and pins lead to soon."""
+    """What strategies and pins lead to soon, and what all that can be combined to."""
+    search = choosing.search
     if choosing.first is not None:
-        choosing.offer(choosing.first(choosing.search.deadline))
+        for plan in choosing.first(search.deadline):
+            choosing.offer(plan)
+    _combine(choosing)
+
+
+def _combine(choosing: Choosing) -> None:
+    """What the plans so far lead to, each by itself and together, if layouts follow one another."""
+    search = choosing.search.hurried(budgets.FOLLOW_SHARE)
+    if search.memory is None and not search.loose:
+        levels = choosing.relaxed.levels or (search.mesh.sizes,)
+        for plan in combine(search, levels, list(choosing.plans), goal_of(choosing.bound)):
+            choosing.offer(plan)
 
 
 def _choose_layers(choosing: Choosing) -> None:
@@ -217,7 +240,7 @@ def _choose_layers(choosing: Choosing) -> None:
     search = with_equal_layers(choosing.search.hurried(budgets.LAYERS_SHARE))
     sizes = block_sizes(search)
     with suppress(UnsolvedError, PlanError):
-        alike = start_from_pieces(search, sizes, choosing.relaxed) or _by_blocks(search, sizes)
+        alike = choosing.best or _by_blocks(search, sizes)
         search.tell("layers", alike.cost)
         choosing.offer(improve_layers(search, alike, goal_of(choosing.bound)))
 
@@ -236,7 +259,7 @@ def _raise_relaxed_bound(choosing: Choosing) -> None:
     relaxed = choosing.relaxed = before.tightened(choosing.cost, search.hurried(share).deadline)
     choosing.raise_bound(relaxed.bound)
     if choosing.is_open and relaxed.parts != before.parts:
-        choosing.offer(start_from_pieces(search, choosing.sizes, relaxed))
+        choosing.offer(_from_pieces(search, choosing.sizes, relaxed))
 
 
 def _choose_blocks(choosing: Choosing) -> None:
@@ -324,7 +347,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
     Stage(_choose_whole, lambda now: now.search.is_ranked and is_small(now.ordered)),
     Stage(_choose_pieces, lambda now: now.is_open),
-    Stage(_begin, lambda now: now.first is not None),
+    Stage(_begin, lambda now: now.is_open),
     Stage(_choose_layers, lambda now: now.has_layers),
     Stage(_bound_all_axes, _is_narrow),
     # With a plan, but only the relaxed problem to bound it.

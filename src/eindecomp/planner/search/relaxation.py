@@ -10,10 +10,9 @@ whole mesh is one level.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import accumulate, combinations_with_replacement, pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import comb, inf, prod
 from typing import Any
 
@@ -23,26 +22,30 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import Axes
-from eindecomp.layout.mesh import BALANCED, Mesh, can_cut
-from eindecomp.layout.view import Dims, View, dim_parts, planned_views
+from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
-from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds, PieceCount, PieceCounts
+from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
+from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.search.least_memory import limited
-from eindecomp.planner.space.choices import Choices, Reads
-from eindecomp.planner.space.layout_rules import Groups, LayoutRules, interchangeable_labels
-from eindecomp.planner.space.viable import Restriction, viable_parts
+from eindecomp.planner.search.search import Search
+from eindecomp.planner.space.choices import Choices
+from eindecomp.planner.space.layout_rules import Groups, interchangeable_labels
+from eindecomp.planner.space.pieces import (
+    Levels,
+    Pieces,
+    Vector,
+    level_vectors,
+    piece_choices,
+    pieces_of,
+)
+from eindecomp.planner.space.viable import viable_parts
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
 from eindecomp.solve.problem.arrays import Ints
 
-Levels = tuple[tuple[int, ...], ...]
-"""The sizes of the axes of each level, outermost first."""
-Vector = tuple[tuple[int, ...], ...]
-"""For each label, into how many pieces the axes of each level cut it."""
 Vectors = dict[str, tuple[Vector, ...]]
 
 
@@ -53,6 +56,8 @@ class Relaxed:
     bound: float
     vectors: Vectors | None = None
     """For each vertex the pieces to begin with, several where memory is limited."""
+    pieces: dict[str, Pieces] = field(default_factory=dict[str, Pieces])
+    """For each vertex those of one choice, with its home, where there are vectors."""
     levels: Levels = ()
     solved: bool = False
     """Whether the vectors reach the bound."""
@@ -87,25 +92,17 @@ class Relaxed:
         return relaxed if relaxed.solved else self
 
 
-Rows = Callable[[Vertex, View], Ints | None]
-"""The partition vectors that a vertex may take; None for all viable ones."""
-
-
 @dataclass(frozen=True)
 class Relaxation:
-    """What is relaxed: a graph, its prices, and what is asked of layouts."""
+    """What is relaxed: what a search asks for, at the least that it can cost."""
 
-    graph: Graph
+    search: Search
     price: LeastBytes | LeastSeconds
-    rules: LayoutRules
-    rows_of: Rows
-    """The vectors of bytes; those of seconds are what the restriction allows."""
-    restriction: Restriction | None = None
 
     @cached_property
     def alike(self) -> dict[str, Groups]:
         """The labels of each vertex that are interchangeable."""
-        return interchangeable_labels(self.graph, self.rules)
+        return interchangeable_labels(self.search.graph, self.search.rules)
 
     def choices_of(self, most: int) -> Callable[[Vertex, View], Choices | None]:
         """What a vertex can choose; None if there are more than `most` vectors."""
@@ -116,7 +113,7 @@ class Relaxation:
                 rows = self._rows(vertex, view, most)
             except PlanError:
                 return None  # too many to list
-            pinned = self.rules.pinned.get(vertex.name)
+            pinned = self.search.rules.pinned.get(vertex.name)
             key = (view, id(rows), pinned)
             if len(rows) > most:
                 return None
@@ -129,17 +126,18 @@ class Relaxation:
     def _rows(self, vertex: Vertex, view: View, most: int) -> Ints:
         mesh, levels, alike = self.price.mesh, self.price.levels, self.alike[vertex.name]
         if isinstance(self.price, LeastBytes):
-            rows = self.rows_of(vertex, view)
+            rows = self.search.vectors(vertex, view)
             if rows is not None:
                 return rows
             return viable_parts(view.sizes, mesh.sizes, alike, even=mesh.cuts_evenly)
         # A restriction may tell apart labels that are otherwise interchangeable.
-        alike = alike if self.restriction is None else ()
+        restriction = self.search.restriction
+        alike = alike if restriction is None else ()
         rows = level_vectors(view.sizes, levels, alike, most, mesh.pieces)
-        if self.restriction is not None:
-            mask = self.restriction(vertex, view, rows.prod(axis=2), mesh)
+        if restriction is not None:
+            mask = restriction(vertex, view, rows.prod(axis=2), mesh)
             rows = rows[mask]
-        if isinstance(vertex.op, Input) and vertex.name not in self.rules.pinned:
+        if isinstance(vertex.op, Input) and vertex.name not in self.search.rules.pinned:
             pieces = rows.prod(axis=(1, 2))
             return rows[pieces == pieces.max()]
         return rows
@@ -160,16 +158,34 @@ class Relaxation:
         return own.left_in(np.array(kept, dtype=bool))
 
 
-def relax(asked: Relaxation, time_limit: float, memory: int | None = None) -> Relaxed:
+def relaxed_of(search: Search, time_limit: float) -> Relaxed:
+    """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
+    if type(search.price) is PriceInBytes:  # a user's own prices may be below these
+        return relax(Relaxation(search, LeastBytes(search.mesh)), budgets.RELAX_SHARE * time_limit)
+    if not isinstance(search.price, PriceInSeconds):
+        return Relaxed(0)
+    least = LeastSeconds(search.price)
+    share = budgets.RELAX_LEVELS_SHARE if len(least.levels) > 1 else budgets.RELAX_SHARE
+    relaxed = relax(Relaxation(search, least), share * time_limit)
+    graph = search.graph
+    computing = 0.0  # at the least, however vertices are cut
+    for name, view in planned_views(graph):
+        items = tuple(graph[source].dtype.itemsize for source in graph[name].inputs)
+        computing += search.price.least(graph[name], view, items)
+    computing *= 1 - budgets.SUM_ROUNDING
+    return replace(relaxed, bound=max(relaxed.bound, computing))
+
+
+def relax(asked: Relaxation, time_limit: float) -> Relaxed:
     """Solve the relaxed problem, or bound it if it is too large.
 
     Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
     deadline = planning_time() + time_limit
-    if isinstance(asked.price, LeastSeconds) and memory is None:
-        asked = replace(asked, price=_finest(asked.graph, asked.price))
+    if isinstance(asked.price, LeastSeconds) and asked.search.memory is None:
+        asked = replace(asked, price=_finest(asked.search.graph, asked.price))
     for most in budgets.RELAXED_VECTORS:
-        relaxed = _relax(asked, most, memory, deadline)
+        relaxed = _relax(asked, most, deadline)
         if relaxed is not None:
             return relaxed
         if planning_time() > deadline:
@@ -187,21 +203,21 @@ def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
     return fine
 
 
-def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) -> Relaxed | None:
+def _relax(asked: Relaxation, most: int, deadline: float) -> Relaxed | None:
     """The relaxed problem over vertices with at most `most` vectors; None if it is too large."""
     least: Any = asked.price
     levels = asked.price.levels
     try:
         model = MovementModel.of(
-            asked.graph, least, asked.choices_of(most), asked.rules, shared=True,
+            asked.search.graph, least, asked.choices_of(most), asked.search.rules, shared=True,
             by_levels=len(levels) > 1, deadline=deadline,
         )  # fmt: skip
     except UnsolvedError:
         return None
-    if memory is not None:
+    if asked.search.memory is not None:
         # The bound within the limit, and the vectors of all choices met around it.
-        bound, choices = limited(model, memory, deadline)
-        return Relaxed(max(bound, 0), _vectors(model, choices), levels)
+        bound, choices = limited(model, asked.search.memory, deadline)
+        return Relaxed(max(bound, 0), _vectors(model, choices), levels=levels)
     problem = model.problem()
     ranked = rank(problem, model.load)
     if ranked is not None:
@@ -209,7 +225,8 @@ def _relax(asked: Relaxation, most: int, memory: int | None, deadline: float) ->
         if bounding.solved and bounding.choice is not None:
             vectors = _vectors(model, [bounding.choice])
             cost = problem.cost_of(bounding.choice)
-            return Relaxed(cost, vectors, levels, solved=True, is_light=True, model=model)
+            pieces = _pieces(model, bounding.choice)
+            return Relaxed(cost, vectors, pieces, levels, solved=True, is_light=True, model=model)
     # Tables over pieces on several levels are too large to be eliminated exactly.
     now = planning_time()
     some = now + budgets.EXACT_SHARE * (deadline - now)
@@ -230,7 +247,8 @@ def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxe
         vectors = _shared_by_equals(model, vectors)
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
-    return Relaxed(bound, vectors, levels, bounding.solved, model=model, bounding=bounding)
+    pieces = {} if choice is None or vectors is None else _pieces(model, choice)
+    return Relaxed(bound, vectors, pieces, levels, bounding.solved, model=model, bounding=bounding)
 
 
 def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
@@ -240,6 +258,16 @@ def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
         return None
     each: list[Any] = [model.assignments(choice) for choice in choices]
     return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}
+
+
+def _pieces(model: MovementModel, choice: Ints) -> dict[str, Pieces]:
+    """The pieces of everything that is chosen, and of its home."""
+    pieces: dict[str, Pieces] = {}
+    own: Any = model.assignments(choice)
+    for name in model.sites:
+        home: Any = model.holder(name).chosen(choice)
+        pieces[name] = Pieces(own[name], tuple(side.levels for side in home))
+    return pieces
 
 
 def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
@@ -258,122 +286,3 @@ def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
         name: tuple(dict.fromkeys((*rows, *common[id(model.sites[name].choices)])))
         for name, rows in vectors.items()
     }
-
-
-@lru_cache(maxsize=1 << 10)
-def level_vectors(
-    sizes: tuple[int, ...],
-    levels: Levels,
-    alike: tuple[tuple[int, ...], ...],
-    most: int,
-    rule: str = BALANCED,
-) -> Ints:
-    """Every way to cut labels by axes of each level, any of which may stay unused.
-
-    Rows × labels × levels. Of ways that differ only in how they treat labels that are `alike`, one
-    is kept. Raises `PlanError` if there would be more than `most`.
-    """
-    rows = np.ones((1, len(sizes), 0), dtype=np.int64)
-    for axes in levels:
-        if comb(len(axes) + len(sizes), len(sizes)) > most:
-            raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
-        own = _spread(sizes, axes)
-        if len(rows) * len(own) > 4 * most:
-            raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
-        rows = np.concatenate(
-            [np.repeat(rows, len(own), axis=0), np.tile(own, (len(rows), 1))[:, :, None]], axis=2
-        )
-        fits = can_cut(rule, np.array(sizes, dtype=np.int64), rows.prod(axis=2))
-        rows = rows[fits.all(axis=1)]
-    keep = np.ones(len(rows), dtype=bool)
-    for one, other in (pair for group in alike for pair in pairwise(group)):
-        ranks = np.array([1 << 20 * k for k in range(len(levels))][::-1], dtype=np.float64)
-        keep &= rows[:, one] @ ranks >= rows[:, other] @ ranks
-    if keep.sum() > most:
-        raise PlanError(f"{len(sizes)} labels can be cut in more than {most} ways")
-    return rows[keep]
-
-
-def _spread(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Ints:
-    """The numbers of pieces of all labels that axes of one size can make."""
-    labels = range(len(sizes) + 1)  # the last one stands for axes that are not used
-    rows: list[list[int]] = []
-    for chosen in combinations_with_replacement(labels, len(axes)):
-        parts = [1] * (len(sizes) + 1)
-        for label, size in zip(chosen, axes, strict=True):
-            parts[label] *= size
-        rows.append(parts[:-1])
-    return np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes))
-
-
-@lru_cache(maxsize=1 << 8)
-def piece_choices(view: View, mesh: Mesh, levels: Levels, rows: tuple[Vector, ...]) -> Choices:
-    """A vertex's choices with vectors in place of assignments, homes and needed cuts."""
-    vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
-    parts = vectors.prod(axis=2)
-    reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
-    tile = dim_parts(view, view.output, vectors)
-    summed = vectors[:, list(view.aggregated)].prod(axis=1)
-    copies = mesh.devices // parts.prod(axis=1)
-    homes = _homes(view, mesh, levels, tile, bool((summed > 1).any()))
-    if len(homes) * len(vectors) > budgets.PIECES_AND_HOMES:
-        raise PlanError(f"{len(vectors)} ways to cut a vertex, {len(homes)} to leave its result")
-    spread = np.ones((len(vectors), len(homes), len(levels)), dtype=np.int64)
-    fits = np.ones(spread.shape[:2], dtype=bool)
-    for d in range(tile.shape[1]):
-        grown, left = np.divmod(homes[None, :, d], tile[:, None, d])
-        spread *= grown
-        fits &= (left == 0).all(axis=2)
-    spread_or_one = np.maximum(spread, 1)
-    fits &= ((spread > 0) & (summed[:, None] % spread_or_one == 0)).all(axis=2)
-    replicated = (summed[:, None] // spread_or_one).prod(axis=2)
-    times = summed.prod(axis=1)[:, None] - 1
-    reduced = np.where(fits, copies[:, None] * times, -1)
-    gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
-    kept = fits.any(axis=0)
-    cuts = tuple(_sides(view.output, row) for row in homes[kept].tolist())
-    # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
-    make: Any = Choices
-    return make(view, mesh, rows, parts, reads, cuts, reduced[:, kept], gathered[:, kept], {})
-
-
-def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
-    """Into how many pieces those of the axes that are of each level cut, for each group of axes."""
-    ends = list(accumulate(len(axes) for axes in levels))
-    return tuple(
-        tuple(
-            prod(mesh.sizes[a] for a in group if end - len(axes) <= a < end)
-            for axes, end in zip(levels, ends, strict=True)
-        )
-        for group in groups
-    )
-
-
-def _reads(view: View, dims: Dims, vectors: Ints) -> Any:
-    index: dict[PieceCounts, int] = {}
-    rows: list[list[list[int]]] = dim_parts(view, dims, vectors).tolist()
-    of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
-    make: Any = Reads
-    return make(tuple(index), np.array(of, dtype=np.int64))
-
-
-def _sides(dims: Dims, row: Sequence[Sequence[int]]) -> PieceCounts:
-    return tuple(
-        PieceCount(prod(n), (d.stop - d.start) // d.scale, d.scale, d.stop - d.start, d.label,
-                   tuple(n))
-        for d, n in zip(dims, row, strict=True)
-    )  # fmt: skip
-
-
-def _homes(view: View, mesh: Mesh, levels: Levels, tile: Ints, reduced: bool) -> Ints:
-    """The numbers of pieces of each dimension in which the result can be left."""
-    if not reduced or tile.shape[1] == 0:
-        return np.unique(tile, axis=0) if tile.shape[1] else tile[:1]
-    units = tuple((d.stop - d.start) // d.scale for d in view.output)
-    if len(levels) == 1:
-        # One more bucket of any size holds the axes that replicate.
-        spare = (*units, mesh.devices)
-        every = viable_parts(spare, mesh.sizes, even=mesh.cuts_evenly)[:, :-1, None]
-    else:
-        every = level_vectors(units, levels, (), budgets.PIECES_AND_HOMES, mesh.pieces)
-    return np.unique(np.concatenate([every, tile]), axis=0)

@@ -34,9 +34,10 @@ from eindecomp.planner.space.choices import (
 )
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
-from eindecomp.planner.space.viable import Restriction
+from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.minimize import minimize, minimize_ranked
+from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.run import Progress, Solution
 
 
@@ -145,6 +146,24 @@ class Search:
         parts = parts_of_assignments(rows, self.mesh, len(view.labels))
         mask = self.restriction(vertex, view, parts, self.mesh)
         return tuple(row for row, keep in zip(rows, mask.tolist(), strict=True) if keep)
+
+    def vectors(self, vertex: Vertex, view: View) -> Ints | None:
+        """The partition vectors to which a vertex is restricted; None if it may take any."""
+        mesh, pinned = self.mesh, self.rules.pinned
+        if isinstance(vertex.op, Input):
+            if vertex.name not in pinned:
+                return None
+            rows = assignments_of(view, pinned[vertex.name])
+            return np.unique(parts_of_assignments(rows, mesh, len(view.labels)), axis=0)
+        if vertex.name in self.loose:
+            # One more bucket of any size holds the factors that cut nothing.
+            spare = (*view.sizes, mesh.devices)
+            parts = viable_parts(spare, mesh.sizes, even=mesh.cuts_evenly)
+            return np.unique(parts[:, :-1], axis=0)
+        if self.restriction is None:
+            return None
+        parts = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
+        return parts[self.restriction(vertex, view, parts, mesh)]
 
     def choices(
         self,

@@ -196,12 +196,36 @@ def choices(
     `settled` gives the places of axes whose places are already decided. With `any_order`, what a
     reduce-scatter cuts nests in any order inside the tile, otherwise in mesh order.
     """
+    pairs = tuple((own, settled) for own in assignments)
+    return _choices(view, mesh, pairs, any_order=any_order)
+
+
+Option = tuple[Assignment, "Places"]
+"""An assignment, and where its summed axes go."""
+
+
+def listed_choices(view: View, mesh: Mesh, options: Iterable[Option]) -> Choices:
+    """The choices among these options."""
+    every = (1 << len(mesh.sizes)) - 1
+    pairs = tuple((own, Settled(places, every)) for own, places in options)
+    return _choices(view, mesh, pairs, any_order=False)
+
+
+def _choices(
+    view: View,
+    mesh: Mesh,
+    pairs: Sequence[tuple[Assignment, Settled | None]],
+    *,
+    any_order: bool,
+) -> Choices:
+    number = {own: a for a, own in enumerate(dict.fromkeys(own for own, _ in pairs))}
+    assignments = tuple(number)
     reads = tuple(None if dims is None else _reads(view, dims, assignments) for dims in view.reads)
     homes: dict[Cut, int] = {}
     ways: dict[tuple[int, int], WayHome] = {}
-    for a, own in enumerate(assignments):
+    for own, settled in pairs:
         for home, way in homes_of(view, mesh, own, settled, any_order=any_order):
-            key = (a, homes.setdefault(home, len(homes)))
+            key = (number[own], homes.setdefault(home, len(homes)))
             if key not in ways or way.gathered < ways[key].gathered:
                 ways[key] = way
     reduced = np.full((len(assignments), len(homes)), -1, dtype=np.int64)
@@ -255,8 +279,7 @@ class Decision:
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
     """A vertex's choices when a decision leaves only one."""
-    every = (1 << len(mesh.sizes)) - 1
-    return choices(view, mesh, (decision.assignment,), Settled(decision.places, every))
+    return listed_choices(view, mesh, [(decision.assignment, decision.places)])
 
 
 def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]:

@@ -1,0 +1,325 @@
+"""Plans in which layouts follow one another: axes for given pieces, and better plans near others.
+
+Little moves where what a device needs begins like what it holds: the axes of a dimension are the
+outer ones of those that cut it before, or those and more. So each vertex takes over the axes of
+what it reads as far as its numbers of pieces allow, then any that are left, in whichever order;
+what numbers of pieces cost at the least is then reached more often than not, on any number of
+devices. `combine` chooses for every vertex among what it has, what plans and neighbours
+suggest, all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.cut import Axes, Cut
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import View, view_of
+from eindecomp.planner import budgets
+from eindecomp.planner.search.relaxation import Relaxed
+from eindecomp.planner.search.search import Outcome, Search, solve
+from eindecomp.planner.space.choices import (
+    Assignment,
+    Choices,
+    Decision,
+    Option,
+    Places,
+    Settled,
+    cut_of,
+    decided_choices,
+    homes_of,
+    listed_choices,
+)
+from eindecomp.planner.space.following import Wanted, axes_for, left_over, places_for, taken_over
+from eindecomp.planner.space.pieces import Levels, Pieces, pieces_of
+from eindecomp.planner.space.pin import assignments_of, choices_reaching, pinned_choices
+from eindecomp.solve.clock import planning_time
+
+
+def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
+    """The plan that the relaxed problem's pieces lead to if layouts follow one another."""
+    if not relaxed.pieces or search.loose:
+        return None
+    followers = Followers(replace(search, alike={}), relaxed.levels, relaxed.pieces)
+    followers.begin()
+    return followers.solve()
+
+
+def combine(
+    search: Search, levels: Levels, plans: Iterable[Outcome], goal: float
+) -> Iterator[Outcome]:
+    """What plans lead to: each by itself, from the best on, and then all together."""
+    found: list[Outcome] = []
+    for plan in sorted(plans, key=lambda each: each.rank)[: budgets.COMBINED_PLANS]:
+        found.append(_improve(search, levels, [plan], goal))
+        yield found[-1]
+        if found[-1].cost <= goal or planning_time() > search.deadline:
+            return
+    if len(found) > 1:
+        yield _improve(search, levels, found, goal)
+
+
+def _improve(search: Search, levels: Levels, plans: Sequence[Outcome], goal: float) -> Outcome:
+    """Choose among plans and what neighbours in the best one suggest, until nothing improves."""
+    best = min(plans, key=lambda each: each.rank)
+    followers = Followers(replace(search, alike={}), levels)
+    while best.cost > goal and planning_time() < search.deadline:
+        followers.options = {name: {} for name in followers.views}
+        for plan in (*plans, best):
+            followers.take(plan)
+        followers.suggest(best)
+        other = followers.solve(best)
+        search.tell("follow", best.cost)
+        if other is None or other.cost >= best.cost:
+            break
+        best = other
+    return best
+
+
+@dataclass
+class Followers:
+    """What every vertex may choose from."""
+
+    search: Search
+    levels: Levels
+    pieces: Mapping[str, Pieces] = field(default_factory=dict[str, Pieces])
+    options: dict[str, dict[Option, None]] = field(default_factory=dict[str, dict[Option, None]])
+    groups: int = 1
+    """How many groups of vertices choose one after another, where all at once are too many."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh that is planned for."""
+        return self.search.mesh
+
+    @cached_property
+    def vertices(self) -> dict[str, Vertex]:
+        """Those that choose."""
+        return {v.name: v for v in self.search.rules.chosen(self.search.graph)}
+
+    @cached_property
+    def views(self) -> dict[str, View]:
+        """How each of them can be cut."""
+        return {name: view_of(self.search.graph, v) for name, v in self.vertices.items()}
+
+    @cached_property
+    def readers(self) -> dict[str, list[tuple[str, int]]]:
+        """Who reads the result of a vertex, and as which of its inputs."""
+        readers: dict[str, list[tuple[str, int]]] = {name: [] for name in self.views}
+        for name, vertex in self.vertices.items():
+            for k, dims in enumerate(self.views[name].reads):
+                if dims is not None and (maker := self._maker(vertex.inputs[k])) in readers:
+                    readers[maker].append((name, k))
+        return readers
+
+    def _maker(self, name: str) -> str:
+        return self.search.rules.tie.get(name, name)
+
+    # From given pieces
+
+    def begin(self) -> None:
+        """Options for the given pieces: each vertex follows what it reads, inputs their readers."""
+        self.options = {name: {} for name in self.views}
+        decided: dict[str, Option] = {}
+        homes: dict[str, Cut] = {}
+        for name, vertex in self.vertices.items():
+            if isinstance(vertex.op, Input):
+                continue
+            held = self._held(name, homes)
+            best = None
+            for own in self._following(name, self.pieces[name], held):
+                places = self._places(name, own, self.pieces[name], {})
+                if places is None:
+                    continue
+                self.options[name][own, places] = None
+                price = self._price(name, own, held)
+                if best is None or price < best:
+                    best, decided[name] = price, (own, places)
+            if name in decided:
+                homes[name] = self._home(name, decided[name])
+        for name, vertex in self.vertices.items():
+            if isinstance(vertex.op, Input):
+                needs = [
+                    self._need(r, k, decided[r][0]) for r, k in self.readers[name] if r in decided
+                ]
+                self._let_lie(name, self.pieces[name].own, needs)
+
+    def _held(self, name: str, homes: Mapping[str, Cut]) -> dict[int, Cut]:
+        """Where the inputs of a vertex lie, as far as that is known."""
+        reads = enumerate(zip(self.vertices[name].inputs, self.views[name].reads, strict=True))
+        makers = {k: self._maker(source) for k, (source, dims) in reads if dims is not None}
+        return {k: homes[maker] for k, maker in makers.items() if maker in homes}
+
+    def _following(
+        self, name: str, pieces: Pieces, held: Mapping[int, Cut]
+    ) -> Iterator[Assignment]:
+        """Assignments of these pieces that follow what is held, each time another input first."""
+        for first in held or (0,):
+            wanted = self._wanted(name, held, first)
+            own = axes_for(self.mesh, self.levels, pieces.own, wanted)
+            if own is not None:
+                yield own
+
+    def _wanted(self, name: str, held: Mapping[int, Cut], first: int) -> Wanted:
+        view = self.views[name]
+        wanted: dict[int, Axes] = {}
+        for k in sorted(held, key=lambda k: k != first):
+            for dim, span in zip(view.reads[k] or (), held[k], strict=True):
+                if (label := view.index(dim)) is not None and span.axes:
+                    wanted.setdefault(label, span.axes)
+        return wanted
+
+    def _price(self, name: str, own: Assignment, held: Mapping[int, Cut]) -> float:
+        """What a vertex fetches from where its inputs lie."""
+        graph, vertex = self.search.graph, self.vertices[name]
+        return sum(
+            float(
+                self.search.price.fetch(
+                    [cut], [self._need(name, k, own)], graph[vertex.inputs[k]].dtype.itemsize
+                )[0, 0]
+            )
+            for k, cut in held.items()
+        )
+
+    def _need(self, name: str, k: int, own: Assignment) -> Cut:
+        view = self.views[name]
+        return cut_of(view, view.reads[k] or (), own)
+
+    def _home(self, name: str, option: Option) -> Cut:
+        own, places = option
+        every = (1 << len(self.mesh.sizes)) - 1
+        return homes_of(self.views[name], self.mesh, own, Settled(places, every))[0][0]
+
+    def _let_lie(self, name: str, pieces: Sequence[Sequence[int]], needs: Iterable[Cut]) -> None:
+        """Let an input lie inside what a reader needs, in these pieces if possible."""
+        view = self.views[name]
+        rows: dict[Assignment, None] = {}
+        for need in needs:
+            wanted = {
+                label: span.axes
+                for dim, span in zip(view.output, need, strict=True)
+                if (label := view.index(dim)) is not None
+            }
+            if (own := axes_for(self.mesh, self.levels, pieces, wanted)) is not None:
+                rows[own] = None
+            rows |= self._taken_over(view, wanted)
+        self.options[name] |= {(own, ((),) * len(view.output)): None for own in rows}
+
+    def _places(self, name: str, own: Assignment, pieces: Pieces, wanted: Wanted) -> Places | None:
+        return places_for(self.views[name], self.mesh, self.levels, own, pieces.home, wanted)
+
+    def _taken_over(self, view: View, wanted: Wanted) -> dict[Assignment, None]:
+        redundant = self.search.redundant
+        return dict.fromkeys(taken_over(view, self.mesh, wanted, redundant=redundant))
+
+    # From plans and neighbours
+
+    def take(self, plan: Outcome) -> None:
+        """Let every vertex choose what it does in a plan."""
+        for name, decision in plan.decisions.items():
+            if name in self.options:
+                self.options[name][decision.assignment, decision.places] = None
+
+    def suggest(self, plan: Outcome) -> None:
+        """Let every vertex follow its neighbours in a plan."""
+        decided = plan.decisions
+        homes = {name: decision.home for name, decision in decided.items()}
+        for name, vertex in self.vertices.items():
+            needs = [self._need(r, k, decided[r].assignment) for r, k in self.readers[name]]
+            if isinstance(vertex.op, Input):
+                pieces = pieces_of(self.mesh, self.levels, decided[name].assignment)
+                self._let_lie(name, pieces, needs)
+            else:
+                for option in self._suggested(name, decided[name], self._held(name, homes), needs):
+                    self.options[name][option] = None
+
+    def _suggested(
+        self, name: str, now: Decision, held: Mapping[int, Cut], needs: Sequence[Cut]
+    ) -> Iterator[Option]:
+        view = self.views[name]
+        same = Pieces(
+            pieces_of(self.mesh, self.levels, now.assignment),
+            pieces_of(self.mesh, self.levels, (span.axes for span in now.home)),
+        )
+        after: list[Wanted] = [
+            {d: span.axes for d, span in enumerate(need) if span.axes} for need in (*needs, ())
+        ]
+        wanted = [self._wanted(name, held, first) for first in held]
+        for dims in after:
+            labels = {view.index(view.output[d]): axes for d, axes in dims.items()}
+            wanted.append({i: axes for i, axes in labels.items() if i is not None})
+        rows: dict[Assignment, None] = {now.assignment: None}
+        for each in wanted:
+            own = axes_for(self.mesh, self.levels, same.own, each)
+            if own is not None:
+                rows[own] = None
+            rows |= self._taken_over(view, each)
+        for own in self.search.restricted(self.vertices[name], view, tuple(rows)):
+            found: dict[Places, None] = {}
+            for dims in after:
+                places = self._places(name, own, same, dims)
+                if places is not None:
+                    found[places] = None
+                found |= dict.fromkeys(left_over(view, own, dims))
+            for places in found:
+                yield own, places
+
+    # The best of all
+
+    def solve(self, best: Outcome | None = None) -> Outcome | None:
+        """The best plan among the options, near a plan if they are too many; None if none is."""
+        if self.groups == 1:
+            try:
+                return replace(solve(self.search, self._choices), bound=0)
+            except PlanError:
+                return None
+            except UnsolvedError:
+                self.groups = 2
+        return None if best is None else self._solve_groups(best)
+
+    def _solve_groups(self, best: Outcome) -> Outcome:
+        """Let one group of vertices after the other choose, all others as they do now."""
+        names = list(self.options)
+        at = 0
+        while at < len(names) and planning_time() < self.search.deadline:
+            size = -(-len(names) // self.groups)
+            group = set(names[at : at + size])
+            try:
+                other = solve(self.search, self._near(best, group))
+                best = min(best, replace(other, bound=0), key=lambda each: each.rank)
+            except UnsolvedError:
+                if size > 1:
+                    self.groups *= 2
+                    continue
+            except PlanError:
+                pass
+            at += size
+        return best
+
+    def _near(self, plan: Outcome, free: Collection[str]) -> Callable[[Vertex, View], Choices]:
+        """What vertices can choose if all but some choose as in a plan."""
+
+        def of(vertex: Vertex, view: View) -> Choices:
+            if vertex.name in free:
+                return self._choices(vertex, view)
+            return decided_choices(view, self.mesh, plan.decisions[vertex.name])
+
+        return of
+
+    def _choices(self, vertex: Vertex, view: View) -> Choices:
+        pinned = self.search.rules.pinned.get(vertex.name)
+        options = self.options[vertex.name]
+        if pinned is not None and isinstance(vertex.op, Input):
+            places = ((),) * len(view.output)
+            options = {(own, places): None for own in assignments_of(view, pinned)}
+        if not options:
+            raise PlanError(f"found no layout for {vertex}")
+        own = listed_choices(view, self.mesh, options)
+        if pinned is None or isinstance(vertex.op, Input):
+            return own
+        return pinned_choices(own, pinned) or choices_reaching(view, self.mesh, pinned[0])
