@@ -25,6 +25,7 @@ from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     choose_by_blocks,
+    coarse_to_fine,
     improve_layers,
     with_equal_layers,
 )
@@ -59,7 +60,11 @@ def minimize_movement(options: Options) -> Chosen:
     deadline = search.started + options.time_limit
     first: Outcome | None = None
     starts = Starts(search, relaxed.bound)
-    if options.rules.tie and len(graph.vertices) > budgets.SMALL_GRAPH:
+    if (
+        options.rules.tie
+        and options.memory is not None
+        and len(graph.vertices) > budgets.SMALL_GRAPH
+    ):
         first = start_from_strategies(search, relaxed.bound, deadline)
     try:
         outcome = _chosen(search, relaxed, first, starts, deadline)
@@ -146,7 +151,9 @@ class Starts:
         if pinned is not None:
             self.plans["pins"] = pinned
         if pinned is None or is_open(pinned.cost, self.bound):
-            self.plans |= _starts(self.named, part_of_time(deadline, budgets.STARTS_SHARE))
+            until = part_of_time(deadline, budgets.STARTS_SHARE)
+            needed = search.memory is not None or bool(search.loose)
+            self.plans |= _starts(self.named, until, needed=needed)
         return self.plans.values()
 
 
@@ -207,19 +214,24 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     return best
 
 
-def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
-    """What strategies lead to, an axis at a time: one of them, and others while there is time."""
+def _starts(
+    named: Mapping[str, Search], deadline: float, *, needed: bool = True
+) -> dict[str, Outcome]:
+    """What strategies lead to while there is time; one of them in any case if that is needed."""
     starts: dict[str, Outcome] = {}
     for name, search in named.items():
-        if starts and planning_time() > deadline:
+        if (starts or not needed) and planning_time() > deadline:
             break
         search.tell(name, min((each.cost for each in starts.values()), default=inf))
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
             found = None
             if search.memory is None:
-                found = follow(search, relaxed_of(search, max(deadline - planning_time(), 0.5)))
-            starts[name] = found or replace(choose_by_blocks(search, (1,)), bound=0)
+                relaxed = relaxed_of(search, deadline - planning_time())
+                found = follow(search, relaxed) if relaxed.pieces else None
+            if found is None:
+                found = choose_by_blocks(search, (1,)) if needed else coarse_to_fine(search, 1)
+            starts[name] = replace(found, bound=0)
     return starts
 
 

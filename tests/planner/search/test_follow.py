@@ -28,15 +28,15 @@ def test_axes_cut_into_the_pieces_asked_for_and_begin_as_wanted(data):
     label_of = [data.draw(st.integers(0, 2)) for _ in sizes]
     pieces = [prod(n for n, i in zip(sizes, label_of, strict=True) if i == k) for k in range(3)]
     order = data.draw(st.permutations(range(len(sizes))))
-    wanted = {0: tuple(order[: data.draw(st.integers(0, len(sizes)))])}
-    own = axes_for(mesh, (sizes,), [(n,) for n in pieces], wanted)
+    first = tuple(order[: data.draw(st.integers(0, len(sizes)))])
+    own = axes_for(mesh, (sizes,), tuple((n,) for n in pieces), ((0, first),))
     assert own is not None
     assert [prod(sizes[a] for a in axes) for axes in own] == pieces
     used = [a for axes in own for a in axes]
     assert len(set(used)) == len(used)
     if len(set(sizes)) == 1:  # then any axes will do, so that the first ones wanted are taken
-        shared = min(len(own[0]), len(wanted[0]))
-        assert own[0][:shared] == wanted[0][:shared]
+        shared = min(len(own[0]), len(first))
+        assert own[0][:shared] == first[:shared]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -110,7 +110,7 @@ class MovementModel:
         With `alike`, all vertices that have one name there share one choice.
         """
         alike = {} if alike is None else alike
-        own = choices_of_all(graph, rules, choices_of, alike)
+        own = choices_of_all(graph, rules, choices_of, alike, deadline)
         second = second_layouts(graph, rules, own, alike)
         sharers: dict[str, float] = {}
         relays: dict[str, tuple[Cut, ...]] = {}

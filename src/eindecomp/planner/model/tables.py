@@ -198,6 +198,7 @@ def choices_of_all(
     rules: LayoutRules,
     choices_of: Callable[[Vertex, View], Choices | None],
     alike: Mapping[str, str],
+    deadline: float = inf,
 ) -> dict[str, Choices]:
     """What each vertex can choose; those that are left out choose nothing."""
     of_kind: dict[str, Choices | None] = {}
@@ -205,6 +206,8 @@ def choices_of_all(
     for vertex in rules.chosen(graph):
         kind = alike.get(vertex.name, vertex.name)
         if kind not in of_kind:
+            if planning_time() > deadline:
+                raise UnsolvedError("time is up")
             of_kind[kind] = choices_of(vertex, view_of(graph, vertex))
         if (choices := of_kind[kind]) is not None:
             own[vertex.name] = choices

@@ -55,18 +55,19 @@ def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
         if planning_time() > search.deadline:
             break
         try:
-            return _coarse_to_fine(search, size)
+            return coarse_to_fine(search, size)
         except UnsolvedError:
             continue
     late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
     try:
-        return _coarse_to_fine(replace(search, deadline=late), 1)
+        return coarse_to_fine(replace(search, deadline=late), 1)
     except UnsolvedError:
         late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
-        return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
+        return coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
-def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
+def coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
+    """Choose so many axes at a time, the outermost ones first."""
     axes = all_axes(search)
     blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
     outcome: Outcome | None = None

@@ -192,10 +192,14 @@ def _choose_lightest(choosing: Choosing) -> None:
 
 
 def _from_pieces(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
-    """The plan that the relaxed problem's pieces lead to; None if they lead to none."""
+    """The plan that the relaxed problem's pieces lead to; None if they lead to none.
+
+    Where layouts follow one another, that takes little time, and a little more if there is none.
+    """
     if search.memory is not None or search.loose:
         return start_from_pieces(search, sizes, relaxed)
-    return follow(search, relaxed)
+    late = planning_time() + budgets.FIRST_PLAN_GRACE
+    return follow(replace(search, deadline=max(search.deadline, late)), relaxed)
 
 
 def _choose_whole(choosing: Choosing) -> None:

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import Axes, Cut
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import View, view_of
@@ -29,23 +31,25 @@ from eindecomp.planner.space.choices import (
     Decision,
     Option,
     Places,
-    Settled,
     cut_of,
     decided_choices,
-    homes_of,
     listed_choices,
 )
 from eindecomp.planner.space.following import Wanted, axes_for, left_over, places_for, taken_over
-from eindecomp.planner.space.pieces import Levels, Pieces, pieces_of
+from eindecomp.planner.space.pieces import Levels, Pieces, Vector, pieces_of
 from eindecomp.planner.space.pin import assignments_of, choices_reaching, pinned_choices
 from eindecomp.solve.clock import planning_time
 
 
 def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
-    """The plan that the relaxed problem's pieces lead to if layouts follow one another."""
-    if not relaxed.pieces or search.loose:
+    """The plan that the relaxed problem's pieces lead to if layouts follow one another.
+
+    Without pieces, every vertex does what costs it the least.
+    """
+    if search.loose:
         return None
-    followers = Followers(replace(search, alike={}), relaxed.levels, relaxed.pieces)
+    levels = relaxed.levels or (search.mesh.sizes,)
+    followers = Followers(replace(search, alike={}), levels, relaxed.pieces)
     followers.begin()
     return followers.solve()
 
@@ -89,6 +93,8 @@ class Followers:
     levels: Levels
     pieces: Mapping[str, Pieces] = field(default_factory=dict[str, Pieces])
     options: dict[str, dict[Option, None]] = field(default_factory=dict[str, dict[Option, None]])
+    prices: dict[tuple[Cut, Cut, int], float] = field(default_factory=dict[Any, float])
+    """What moves from one cut to another cost."""
     groups: int = 1
     """How many groups of vertices choose one after another, where all at once are too many."""
 
@@ -123,7 +129,7 @@ class Followers:
     # From given pieces
 
     def begin(self) -> None:
-        """Options for the given pieces: each vertex follows what it reads, inputs their readers."""
+        """Options to begin with: each vertex follows what it reads, inputs their readers."""
         self.options = {name: {} for name in self.views}
         decided: dict[str, Option] = {}
         homes: dict[str, Cut] = {}
@@ -131,39 +137,40 @@ class Followers:
             if isinstance(vertex.op, Input):
                 continue
             held = self._held(name, homes)
-            best = None
-            for own in self._following(name, self.pieces[name], held):
-                places = self._places(name, own, self.pieces[name], {})
-                if places is None:
-                    continue
-                self.options[name][own, places] = None
-                price = self._price(name, own, held)
-                if best is None or price < best:
-                    best, decided[name] = price, (own, places)
-            if name in decided:
+            priced = {own: self._price(name, own, held) for own in self._first(name, held)}
+            if priced:
+                decided[name] = min(priced, key=lambda option: priced[option])
                 homes[name] = self._home(name, decided[name])
+                kept = priced if self.pieces else [decided[name]]
+                self.options[name] |= dict.fromkeys(kept)
         for name, vertex in self.vertices.items():
             if isinstance(vertex.op, Input):
-                needs = [
-                    self._need(r, k, decided[r][0]) for r, k in self.readers[name] if r in decided
-                ]
-                self._let_lie(name, self.pieces[name].own, needs)
+                known = [(r, k) for r, k in self.readers[name] if r in decided]
+                needs = [self._need(r, k, decided[r][0]) for r, k in known]
+                self._let_lie(name, self.pieces[name].own if self.pieces else None, needs)
+
+    def _first(self, name: str, held: Mapping[int, Cut]) -> Iterator[Option]:
+        """Options that follow what is held, each time another input first: of the given pieces."""
+        view = self.views[name]
+        for first in held or (0,):
+            wanted = self._wanted(name, held, first)
+            if self.pieces:
+                pieces = self.pieces[name]
+                own = axes_for(self.mesh, self.levels, pieces.own, wanted)
+                places = None if own is None else self._places(name, own, pieces, ())
+                if own is not None and places is not None:
+                    yield own, places
+                continue
+            rows = tuple(self._taken_over(view, wanted))
+            for own in self.search.restricted(self.vertices[name], view, rows):
+                for places in left_over(view, own, ()):
+                    yield own, places
 
     def _held(self, name: str, homes: Mapping[str, Cut]) -> dict[int, Cut]:
         """Where the inputs of a vertex lie, as far as that is known."""
         reads = enumerate(zip(self.vertices[name].inputs, self.views[name].reads, strict=True))
         makers = {k: self._maker(source) for k, (source, dims) in reads if dims is not None}
         return {k: homes[maker] for k, maker in makers.items() if maker in homes}
-
-    def _following(
-        self, name: str, pieces: Pieces, held: Mapping[int, Cut]
-    ) -> Iterator[Assignment]:
-        """Assignments of these pieces that follow what is held, each time another input first."""
-        for first in held or (0,):
-            wanted = self._wanted(name, held, first)
-            own = axes_for(self.mesh, self.levels, pieces.own, wanted)
-            if own is not None:
-                yield own
 
     def _wanted(self, name: str, held: Mapping[int, Cut], first: int) -> Wanted:
         view = self.views[name]
@@ -172,40 +179,43 @@ class Followers:
             for dim, span in zip(view.reads[k] or (), held[k], strict=True):
                 if (label := view.index(dim)) is not None and span.axes:
                     wanted.setdefault(label, span.axes)
-        return wanted
+        return tuple(wanted.items())
 
-    def _price(self, name: str, own: Assignment, held: Mapping[int, Cut]) -> float:
-        """What a vertex fetches from where its inputs lie."""
-        graph, vertex = self.search.graph, self.vertices[name]
-        return sum(
-            float(
-                self.search.price.fetch(
-                    [cut], [self._need(name, k, own)], graph[vertex.inputs[k]].dtype.itemsize
-                )[0, 0]
-            )
-            for k, cut in held.items()
-        )
+    def _price(self, name: str, option: Option, held: Mapping[int, Cut]) -> float:
+        """What a vertex fetches from where its inputs lie, and what it reduces."""
+        graph, price, vertex = self.search.graph, self.search.price, self.vertices[name]
+        total = 0.0
+        for k, cut in held.items():
+            item = graph[vertex.inputs[k]].dtype.itemsize
+            move = (cut, self._need(name, k, option[0]), item)
+            if move not in self.prices:
+                self.prices[move] = float(price.fetch([cut], [move[1]], item)[0, 0])
+            total += self.prices[move]
+        if self.pieces:
+            return total  # all reduce alike
+        own = listed_choices(self.views[name], self.mesh, (option,))
+        sizes = (vertex.elements, state_bytes(graph, vertex), vertex.dtype.itemsize)
+        return total + float(price.reduce_scatter(own, *sizes).min())
 
     def _need(self, name: str, k: int, own: Assignment) -> Cut:
         view = self.views[name]
         return cut_of(view, view.reads[k] or (), own)
 
     def _home(self, name: str, option: Option) -> Cut:
-        own, places = option
-        every = (1 << len(self.mesh.sizes)) - 1
-        return homes_of(self.views[name], self.mesh, own, Settled(places, every))[0][0]
+        return listed_choices(self.views[name], self.mesh, (option,)).homes[0]
 
-    def _let_lie(self, name: str, pieces: Sequence[Sequence[int]], needs: Iterable[Cut]) -> None:
+    def _let_lie(self, name: str, pieces: Vector | None, needs: Iterable[Cut]) -> None:
         """Let an input lie inside what a reader needs, in these pieces if possible."""
         view = self.views[name]
         rows: dict[Assignment, None] = {}
         for need in needs:
-            wanted = {
-                label: span.axes
+            wanted = tuple(
+                (label, span.axes)
                 for dim, span in zip(view.output, need, strict=True)
                 if (label := view.index(dim)) is not None
-            }
-            if (own := axes_for(self.mesh, self.levels, pieces, wanted)) is not None:
+            )
+            own = None if pieces is None else axes_for(self.mesh, self.levels, pieces, wanted)
+            if own is not None:
                 rows[own] = None
             rows |= self._taken_over(view, wanted)
         self.options[name] |= {(own, ((),) * len(view.output)): None for own in rows}
@@ -247,12 +257,13 @@ class Followers:
             pieces_of(self.mesh, self.levels, (span.axes for span in now.home)),
         )
         after: list[Wanted] = [
-            {d: span.axes for d, span in enumerate(need) if span.axes} for need in (*needs, ())
+            tuple((d, span.axes) for d, span in enumerate(need) if span.axes)
+            for need in (*needs, ())
         ]
         wanted = [self._wanted(name, held, first) for first in held]
         for dims in after:
-            labels = {view.index(view.output[d]): axes for d, axes in dims.items()}
-            wanted.append({i: axes for i, axes in labels.items() if i is not None})
+            labels = {view.index(view.output[d]): axes for d, axes in dims}
+            wanted.append(tuple((i, axes) for i, axes in labels.items() if i is not None))
         rows: dict[Assignment, None] = {now.assignment: None}
         for each in wanted:
             own = axes_for(self.mesh, self.levels, same.own, each)
@@ -319,7 +330,7 @@ class Followers:
             options = {(own, places): None for own in assignments_of(view, pinned)}
         if not options:
             raise PlanError(f"found no layout for {vertex}")
-        own = listed_choices(view, self.mesh, options)
+        own = listed_choices(view, self.mesh, tuple(options))
         if pinned is None or isinstance(vertex.op, Input):
             return own
         return pinned_choices(own, pinned) or choices_reaching(view, self.mesh, pinned[0])

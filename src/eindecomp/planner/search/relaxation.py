@@ -230,8 +230,10 @@ def _relax(asked: Relaxation, most: int, deadline: float) -> Relaxed | None:
     # Tables over pieces on several levels are too large to be eliminated exactly.
     now = planning_time()
     some = now + budgets.EXACT_SHARE * (deadline - now)
-    if len(levels) == 1:
+    if len(levels) == 1 and ranked is None:
         bounding = Bounding.of(problem, deadline)
+    elif len(levels) == 1:  # elimination that cannot rank cannot do without either
+        bounding = Bounding.begin(problem, deadline)
     else:
         bounding = Bounding.begin(problem, some, budgets.FOLDED_WORK)
     # What is left of folded layers is small enough for large tables.

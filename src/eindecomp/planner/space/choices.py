@@ -204,7 +204,8 @@ Option = tuple[Assignment, "Places"]
 """An assignment, and where its summed axes go."""
 
 
-def listed_choices(view: View, mesh: Mesh, options: Iterable[Option]) -> Choices:
+@lru_cache(maxsize=1 << 12)
+def listed_choices(view: View, mesh: Mesh, options: tuple[Option, ...]) -> Choices:
     """The choices among these options."""
     every = (1 << len(mesh.sizes)) - 1
     pairs = tuple((own, Settled(places, every)) for own, places in options)
@@ -279,7 +280,7 @@ class Decision:
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
     """A vertex's choices when a decision leaves only one."""
-    return listed_choices(view, mesh, [(decision.assignment, decision.places)])
+    return listed_choices(view, mesh, ((decision.assignment, decision.places),))
 
 
 def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]:

@@ -6,26 +6,24 @@ outer ones of those that cut it before, or those and more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from math import prod
 
 from eindecomp.layout.cut import Axes, pieces_by
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.view import View
 from eindecomp.planner.space.choices import Assignment, Places
-from eindecomp.planner.space.pieces import Levels, pieces_of
+from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
 from eindecomp.planner.space.viable import most_pieces
 
-Wanted = Mapping[int, Axes]
-"""For labels or dimensions by number the axes that should cut them, outermost first."""
+Wanted = tuple[tuple[int, Axes], ...]
+"""Labels or dimensions by number and the axes that should cut them, the first chooses first."""
 
 
+@lru_cache(maxsize=1 << 14)
 def axes_for(
-    mesh: Mesh,
-    levels: Levels,
-    pieces: Sequence[Sequence[int]],
-    wanted: Wanted,
-    free: Iterable[int] | None = None,
+    mesh: Mesh, levels: Levels, pieces: Vector, wanted: Wanted, free: Axes | None = None
 ) -> tuple[Axes, ...] | None:
     """Axes that cut into these pieces on each level, beginning as wanted; None if there are none.
 
@@ -45,12 +43,12 @@ def axes_for(
         del spare[axis]
         return True
 
-    for one, axes in wanted.items():
+    for one, axes in wanted:
         for axis in axes:
             if not give(axis, one):
                 break
-    popular = {axis for axes in wanted.values() for axis in axes}
-    for one in dict.fromkeys((*wanted, *range(len(left)))):
+    popular = {axis for _, axes in wanted for axis in axes}
+    for one in dict.fromkeys((*(one for one, _ in wanted), *range(len(left)))):
         for axis in sorted(spare, key=lambda axis: (axis in popular, axis)):
             give(axis, one)
     if any(n != 1 for each in left for n in each):
@@ -58,22 +56,18 @@ def axes_for(
     return tuple(map(tuple, own))
 
 
+@lru_cache(maxsize=1 << 14)
 def places_for(
-    view: View,
-    mesh: Mesh,
-    levels: Levels,
-    own: Assignment,
-    home: Sequence[Sequence[int]],
-    wanted: Wanted,
+    view: View, mesh: Mesh, levels: Levels, own: Assignment, home: Vector, wanted: Wanted
 ) -> Places | None:
     """Where summed axes go so that the result lies in these pieces, as wanted; None if nowhere."""
     tile = _tile(view, own)
-    left: list[list[int]] = []
+    left: list[tuple[int, ...]] = []
     for pieces, before in zip(home, pieces_of(mesh, levels, tile), strict=True):
         if any(n % m for n, m in zip(pieces, before, strict=True)):
             return None
-        left.append([n // m for n, m in zip(pieces, before, strict=True)])
-    return axes_for(mesh, levels, left, _inside(tile, wanted), _summed(view, own))
+        left.append(tuple(n // m for n, m in zip(pieces, before, strict=True)))
+    return axes_for(mesh, levels, tuple(left), _inside(tile, wanted), _summed(view, own))
 
 
 def taken_over(
@@ -81,7 +75,7 @@ def taken_over(
 ) -> Iterator[Assignment]:
     """Labels cut just as wanted, and then by all other axes: each time another one first."""
     own: list[Axes] = [()] * len(view.labels)
-    for label, axes in wanted.items():
+    for label, axes in wanted:
         if all(axis not in other for axis in axes for other in own):
             own[label] = axes
     most = most_pieces(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
@@ -101,10 +95,10 @@ def left_over(view: View, own: Assignment, wanted: Wanted) -> Iterator[Places]:
     """Summed axes placed as wanted, and all others on one dimension, or on none."""
     tile, summed = _tile(view, own), _summed(view, own)
     got: list[Axes] = [()] * len(tile)
-    for d, axes in _inside(tile, wanted).items():
+    for d, axes in _inside(tile, wanted):
         end = next((k for k, axis in enumerate(axes) if axis not in summed), len(axes))
         got[d] = axes[:end]
-        summed = [axis for axis in summed if axis not in got[d]]
+        summed = tuple(axis for axis in summed if axis not in got[d])
     for d in range(-1, len(tile)) if summed else (-1,):
         yield tuple((*axes, *summed) if i == d else axes for i, axes in enumerate(got))
 
@@ -114,12 +108,10 @@ def _tile(view: View, own: Assignment) -> list[Axes]:
     return [() if (i := view.index(dim)) is None else own[i] for dim in view.output]
 
 
-def _summed(view: View, own: Assignment) -> list[int]:
-    return [axis for i in view.aggregated for axis in own[i]]
+def _summed(view: View, own: Assignment) -> Axes:
+    return tuple(axis for i in view.aggregated for axis in own[i])
 
 
-def _inside(tile: Sequence[Axes], wanted: Wanted) -> dict[int, Axes]:
+def _inside(tile: Sequence[Axes], wanted: Wanted) -> Wanted:
     """What is wanted inside the tile, for dimensions that begin with it."""
-    return {
-        d: axes[len(tile[d]) :] for d, axes in wanted.items() if axes[: len(tile[d])] == tile[d]
-    }
+    return tuple((d, axes[len(tile[d]) :]) for d, axes in wanted if axes[: len(tile[d])] == tile[d])

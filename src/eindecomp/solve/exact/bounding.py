@@ -40,6 +40,7 @@ class Bounding:
     def begin(problem: Problem, deadline: float, work: int = budgets.WORK) -> Bounding:
         """Fold only: with few choices, mini-buckets often prove the optimum at once."""
         run = Run(problem, planning_time(), deadline, None)
+        run.raise_bound(problem.least)
         return Bounding(run, *fold_all(run, work))
 
     @staticmethod
