@@ -41,7 +41,7 @@ from eindecomp.planner.space.strategy import (
     rules_under,
     strategy_of,
 )
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 
 
 def minimize_movement(options: Options) -> Chosen:
@@ -227,7 +227,7 @@ def _starts(named: Mapping[str, Search], deadline: float) -> dict[str, Outcome]:
     """What strategies lead to, an axis at a time: one of them, and others while there is time."""
     starts: dict[str, Outcome] = {}
     for name, search in named.items():
-        if starts and planning_time() > deadline:
+        if starts and has_passed(deadline):
             break
         search.tell(name, min((each.cost for each in starts.values()), default=inf))
         with suppress(UnsolvedError, PlanError):

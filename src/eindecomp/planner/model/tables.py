@@ -20,7 +20,7 @@ from eindecomp.planner.costs.price import Price, beyond
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.problem.arrays import Costs, Ints, Mask, infinite_where, multiplied
 from eindecomp.solve.problem.cost_network import problem_over
 
@@ -78,7 +78,7 @@ class CostTables:
             self.cells += prod(len(self.unary[v]) for v in scope)
             if self.cells > budgets.ALL_CELLS:
                 raise UnsolvedError(f"the cost tables have more than {budgets.ALL_CELLS} entries")
-            if planning_time() > self.deadline:
+            if has_passed(self.deadline):
                 raise UnsolvedError("time is up")
             table = make()
             self._known[key] = len(self.tables) if table.any() else -1

@@ -34,7 +34,7 @@ from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.layout_rules import Groups, LayoutRules, interchangeable_labels
 from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.budgets import BUCKET_CELLS
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
 from eindecomp.solve.problem.arrays import Ints
@@ -172,7 +172,7 @@ def relax(asked: Relaxation, time_limit: float, memory: int | None = None) -> Re
         relaxed = _relax(asked, most, memory, deadline)
         if relaxed is not None:
             return relaxed
-        if planning_time() > deadline:
+        if has_passed(deadline):
             break
     return Relaxed(0)
 

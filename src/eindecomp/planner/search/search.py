@@ -35,7 +35,7 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
 from eindecomp.planner.space.viable import Restriction
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import planning_time, seconds_since
 from eindecomp.solve.minimize import minimize, minimize_ranked
 from eindecomp.solve.run import Progress, Solution
 
@@ -70,7 +70,7 @@ class Search:
     def tell(self, stage: str, cost: float = np.inf) -> None:
         """Report the stage and the cost of the best complete plan so far."""
         if self.on_event is not None:
-            self.on_event(Progress(planning_time() - self.started, stage, cost, self.bound))
+            self.on_event(Progress(seconds_since(self.started), stage, cost, self.bound))
 
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
