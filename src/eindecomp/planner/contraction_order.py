@@ -242,7 +242,7 @@ class _OrderSearch:
         if self.best is not None:
             options = replace(options, on_event=None)
         try:
-            chosen = minimize_movement(options)
+            chosen = minimize_movement(options, tells_least=self.first_error is None)
         except (PlanError, InfeasibleError) as error:
             self.first_error = self.first_error or error
             return
