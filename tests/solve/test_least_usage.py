@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
-from brute import random_problem
+from brute import all_choices, random_problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,10 +16,9 @@ from eindecomp.solve.least_usage import least_usage
 @given(seed=st.integers(0, 2**32), factors=st.booleans())
 def test_no_choice_uses_less(seed, factors):
     problem = random_problem(seed, limited=True, integral=True, factors=factors)
-    every = (np.array(each) for each in product(*map(range, problem.domains.tolist())))
     used = [
         problem.usage_of(each).max(initial=0)
-        for each in every
+        for each in all_choices(problem)
         if np.isfinite(problem.cost_of(each))
     ]
     if not used:
