@@ -25,7 +25,15 @@ from eindecomp.layout.cut import Axes, Cut, axes_in, bits_of, pieces_by, used_ax
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.overlaps import moved, totals
 from eindecomp.layout.tiling import Tiling
-from eindecomp.tra.redistribution.phases import Fetch, Held, Phase, Reduce, least_elements
+from eindecomp.tra.redistribution.phases import (
+    Fetch,
+    Gather,
+    Held,
+    Phase,
+    Reduce,
+    least_elements,
+    tiles,
+)
 
 EXPANDED = 3000  # layouts from which collectives are tried
 _REORDERED = 4  # the most axes of a dimension whose every order is tried
@@ -45,16 +53,15 @@ class Collective:
 
     def phases(self, mesh: Mesh) -> tuple[Phase, ...]:
         """What devices exchange in it."""
-        axes = bits_of(self.axes)
-        after = Tiling(self.after.cut)
+        axes, cut = bits_of(self.axes), self.after.cut
         match self.kind:
             case "reduce-scatter":
-                return (Reduce(mesh, after, axes),)
+                return (Reduce(mesh, tiles(mesh, Tiling(cut)), axes),)
             case "all-reduce":
-                shared = Tiling(self.after.cut, axes)
-                return Reduce(mesh, shared, axes), Fetch(mesh, shared, after)
+                shared = tiles(mesh, Tiling(cut, axes))
+                return Reduce(mesh, shared, axes), Gather(mesh, shared, axes, cut)
             case _:
-                return (Fetch(mesh, Tiling(self.before.cut), after),)
+                return (Fetch(mesh, self.before.cut, cut),)
 
 
 def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] | None:
