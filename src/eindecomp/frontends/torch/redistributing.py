@@ -157,13 +157,11 @@ def _exchanged(own: Exchange, blocks: Blocks, like: Tensor, here: _Ranks) -> Rec
     ]
     for work in dist.batch_isend_irecv(operations) if operations else ():
         work.wait()
-    return [
-        (each, flat.reshape(shape_of(each.box)))
-        for peer, parts in coming.items()
-        for each, flat in zip(
-            parts, buffers[peer].split([volume(each.box) for each in parts]), strict=True
-        )
-    ]
+    received: Received = []
+    for peer, parts in coming.items():
+        flats = torch.split(buffers[peer], [volume(each.box) for each in parts])
+        received += [(e, f.reshape(shape_of(e.box))) for e, f in zip(parts, flats, strict=True)]
+    return received
 
 
 def _by_peer(transfers: Sequence[Transfer]) -> dict[int, list[Transfer]]:

@@ -68,7 +68,7 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
     """The collectives that move the least; None where the layouts are too many to look at."""
     numbers = count()
     found: dict[Held, Tally] = {source: (0, 0)}
-    came_by: dict[Held, Collective] = {}
+    paths: dict[Held, tuple[Collective, ...]] = {source: ()}
     left = {source: least_elements(mesh, source, target)}
     queue = [((left[source], 0), next(numbers), source)]
     done: set[Held] = set()
@@ -77,7 +77,7 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
         if state in done:
             continue
         if state == target:
-            return tuple(_path(came_by, source, target))
+            return paths[target]
         done.add(state)
         edges = [each for each in _collectives(mesh, state, target) if each.after not in done]
         _estimate(mesh, [each.after for each in edges], target, left)
@@ -85,18 +85,10 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
         for edge, more in zip(edges, _elements(mesh, state, edges), strict=True):
             tally = elements + more, steps + 1
             if edge.after not in found or tally < found[edge.after]:
-                found[edge.after], came_by[edge.after] = tally, edge
+                found[edge.after], paths[edge.after] = tally, (*paths[state], edge)
                 ahead = tally[0] + left[edge.after], tally[1]
                 heappush(queue, (ahead, next(numbers), edge.after))
     return None
-
-
-def _path(came_by: dict[Held, Collective], source: Held, target: Held) -> list[Collective]:
-    path: list[Collective] = []
-    while target != source:
-        path.append(came_by[target])
-        target = path[-1].before
-    return path[::-1]
 
 
 def _estimate(mesh: Mesh, states: Sequence[Held], target: Held, left: dict[Held, int]) -> None:
