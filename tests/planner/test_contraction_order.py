@@ -171,9 +171,9 @@ def test_no_time_is_spent_on_a_usual_order_that_cannot_win(monkeypatch: Any) -> 
     """For many devices its search takes all the time there is, and the fused vertex was missed."""
     planned: list[int] = []
 
-    def note(options: Options) -> Any:
+    def note(options: Options, **more: Any) -> Any:
         planned.append(max(len(vertex.inputs) for vertex in options.graph.vertices.values()))
-        return minimize_movement(options)
+        return minimize_movement(options, **more)
 
     monkeypatch.setattr("eindecomp.planner.contraction_order.minimize_movement", note)
     made = ed.plan(ed.parse(MTTKRP), 8, inputs="sharded")

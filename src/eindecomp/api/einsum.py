@@ -108,7 +108,7 @@ def _executable(
     graph.output(graph.einsum(spec, *names, join=join, agg=agg, name="z", sizes=more))
     runner = engine_of(engine, dict(options))
     count = device_count(runner) if devices is None else devices
-    return Executable(plan(graph, count), runner)
+    return Executable(plan(graph, count, keep_on_interrupt=False), runner)
 
 
 # Arrays of torch and JAX: told apart without loading either, and results made of the same kind

@@ -143,13 +143,13 @@ class Request:
     ] = "balanced"
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
-    def plan(self, graph: Graph) -> Plan:
-        """Plan a graph as asked, with a live line on a terminal."""
+    def plan(self, graph: Graph, *, keep_on_interrupt: bool = True) -> Plan:
+        """Plan a graph as asked, with a live line on a terminal; say so if Ctrl-C has ended it."""
         pin, tie = pin_from(self.pin or ()), tie_from(self.tie or ())
         if tie and not self.ties:
             raise typer.BadParameter("--no-ties does not go with --tie")
         with solving(None) as on_event:
-            return make_plan(
+            made = make_plan(
                 graph,
                 self.devices,
                 objective=self.objective,
@@ -166,7 +166,11 @@ class Request:
                 pieces=self.pieces,
                 time_limit=self.time,
                 on_event=on_event,
+                keep_on_interrupt=keep_on_interrupt,
             )
+        if made.stopped_by == "interrupt":
+            typer.echo("eindecomp: interrupted; this is the best plan so far", err=True)
+        return made
 
     def for_engine(self, engine: Engine) -> Request:
         """This request for as many devices as an engine has, unless it states a number itself."""

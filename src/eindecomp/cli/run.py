@@ -155,7 +155,7 @@ def _planned(file: str, asked: Request, runner: Engine) -> tuple[Plan, Graph]:
         if isinstance(content, bytes):
             return asked.plan_from(content, file)
         written.append(content)
-        return asked.for_engine(runner).plan(content)
+        return asked.for_engine(runner).plan(content, keep_on_interrupt=False)
 
     plan = plan_together(make_plan, runner)
     return plan, written[0] if written else plan.graph

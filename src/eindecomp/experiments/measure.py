@@ -150,7 +150,7 @@ def price(
                 say(f"{case}, inputs {placed}: planning {name} for {count} devices")
                 plan = make_plan(
                     ready, count, strategy=strategy, inputs=placed, rewrite=False,
-                    tie=tie, time_limit=_TIME_LIMIT,
+                    tie=tie, time_limit=_TIME_LIMIT, keep_on_interrupt=False,
                 )  # fmt: skip
                 program = program_of(plan)
                 moved = program.moved

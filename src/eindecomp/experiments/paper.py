@@ -84,12 +84,12 @@ def _time_chain(case: str, graph: Graph, engine: str | Engine, race: Race) -> li
     rng = np.random.default_rng(0)
     x = {v.name: rng.standard_normal(v.shape, np.float32) for v in graph.inputs}
     count, alone = devices_for(engine), ranks_of(engine).size == 1
-    plans = {f"{OURS}, {count} devices": make_plan(graph, count)}
+    plans = {f"{OURS}, {count} devices": make_plan(graph, count, keep_on_interrupt=False)}
     if alone:
-        plans[f"{OURS}, {_MANY} devices"] = make_plan(graph, _MANY)
+        plans[f"{OURS}, {_MANY} devices"] = make_plan(graph, _MANY, keep_on_interrupt=False)
     strategies: dict[str, GivenStrategy] = {**applicable(graph, count), **_ROWS}
     for name, strategy in strategies.items():
-        plans[name] = make_plan(graph, count, strategy=strategy)
+        plans[name] = make_plan(graph, count, strategy=strategy, keep_on_interrupt=False)
     with ExitStack() as stack:
         contenders: list[Contender] = []
         for name, plan in plans.items():
@@ -196,7 +196,9 @@ class Training:
             contenders: list[Contender] = []
             for name, strategy in strategies.items():
                 own = carried(self.graph)
-                plan = make_plan(self.graph, self.devices, strategy=strategy, tie=own)
+                plan = make_plan(
+                    self.graph, self.devices, strategy=strategy, tie=own, keep_on_interrupt=False
+                )
                 executable = stack.enter_context(compile_plan(plan, self.engine))
                 self.executables[name] = executable
                 loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])

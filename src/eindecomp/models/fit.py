@@ -173,7 +173,9 @@ def fit(
     is_first = not ranks_of(runner).rank
     if plan is None:
         count = device_count(runner) if devices is None else devices
-        plan = plan_together(lambda: make_plan(graph, count, tie=own), runner)
+        plan = plan_together(
+            lambda: make_plan(graph, count, tie=own, keep_on_interrupt=False), runner
+        )
     with compile_plan(plan, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         with counting(progress if is_first else False, steps) as show:

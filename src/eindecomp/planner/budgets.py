@@ -78,6 +78,8 @@ USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
 MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 
+LEAST_MEMORY_SECONDS = 2.0  # the plan that holds the least, where none fits: errors name it
+
 # What is close enough
 
 CLOSE = 0.025  # where bounds are seldom met, a plan this close to its bound ends the search

@@ -27,6 +27,7 @@ class Compared:
             `1.0`; None where that is not known.
         uses: Among how many devices its labels divide vertices, such as `8` for 8 sequences on 64
             devices, where not among all; the others are used as is best.
+        stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`, or `""`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Compared:
     memory: int | None = None
     over_any: float | None = None
     uses: int | None = None
+    stopped_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -30,7 +30,7 @@ from eindecomp.planner.minimize_movement import minimize_movement, search_of
 from eindecomp.planner.options import Chosen, Options, Orders, check_countable, unproved
 from eindecomp.planner.search.relaxation import relaxed_of
 from eindecomp.planner.space.viable import WorkLimit, viable_parts
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time, seconds_since
 from eindecomp.solve.run import Progress
 
 State = tuple[Order, ...]
@@ -158,7 +158,7 @@ class _OrderSearch:
                 left = self.deadline - planning_time()
                 # Without any plan, go on.
                 scarce = left < (0 if self.best is None else budgets.LEAST_BOUND_TIME)
-                if scarce or (count and planning_time() > until):
+                if scarce or (count and has_passed(until)):
                     break
                 options = self._options(state, max(left, budgets.BOUND_TIME))
                 if options is not None:
@@ -183,7 +183,7 @@ class _OrderSearch:
                 continue
             if self.options.on_event is not None:
                 stage, lowest = f"order {k + 1} of {len(bounded)}", min(self.bounds.values())
-                seconds = planning_time() - self.started
+                seconds = seconds_since(self.started)
                 self.options.on_event(Progress(seconds, stage, self.cost, lowest))
             self._plan(state, replace(options, time_limit=max(left / 2, min(left, 1.0))))
         return complete
@@ -195,7 +195,7 @@ class _OrderSearch:
         for k, ordering in enumerate(orderings):
             alike.setdefault(ordering.key, []).append(k)
         before = inf
-        while self.cost < before and planning_time() < self.deadline:
+        while self.cost < before and not has_passed(self.deadline):
             before = self.cost
             for places in alike.values():
                 state = state if self.best is None else self.best[0]
@@ -245,7 +245,7 @@ class _OrderSearch:
         if self.best is not None:
             options = replace(options, on_event=None)
         try:
-            chosen = minimize_movement(options)
+            chosen = minimize_movement(options, tells_least=self.first_error is None)
         except (PlanError, InfeasibleError) as error:
             self.first_error = self.first_error or error
             return

@@ -35,7 +35,7 @@ from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinn
 from eindecomp.planner.space.pin import Pin, pins_of
 from eindecomp.planner.space.strategy import GivenStrategy, rules_under, strategy_form, strategy_of
 from eindecomp.planner.space.viable import FixedParts, most_pieces
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import interruptible, planning_time, seconds_since
 from eindecomp.solve.run import Progress
 
 
@@ -58,12 +58,13 @@ def plan(
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
+    keep_on_interrupt: bool = True,
 ) -> Plan:
     """Divide every vertex of a graph among devices so that the objective is minimal.
 
     Every vertex is cut into as many pieces as there are devices, or as its sizes allow; only for
     objective "time" may several devices compute the same piece. Of plans that cost the same, it is
-    one whose devices read and hold the least. Ctrl-C ends planning without a plan.
+    one whose devices read and hold the least.
 
     Args:
         graph: What to compute, such as `ed.parse(text)`.
@@ -100,6 +101,9 @@ def plan(
             is given.
         on_event: Is called now and then with the seconds so far, the stage, the cost of the best
             plan and the bound, such as `print`.
+        keep_on_interrupt: Whether Ctrl-C ends planning as the time limit does, once there is a
+            plan, which then says so; a second one raises `KeyboardInterrupt`. `False` always raises
+            it, for callers that make many plans in a row.
 
     Returns:
         The plan: `plan.cost`, `plan.bound`, `plan.parts["Z"]`, `plan.explain()`.
@@ -130,7 +134,10 @@ def plan(
         rules = rules_under(restriction, planned, laid_out, rules)
     # A strategy is for the graph as it is.
     limit = work if rewrite and strategy is None else None
-    with from_above("show.progress").solving(progress, on_event) as follow:
+    with (
+        from_above("show.progress").solving(progress, on_event) as follow,
+        interruptible(keep=keep_on_interrupt) as ending,
+    ):
         options = Options(
             planned, laid_out, objective, solver, rules,
             restriction=restriction,
@@ -144,6 +151,7 @@ def plan(
         else:
             chosen = minimize_with_order(graph, options, limit)
     bound, total = chosen.bound, chosen.costs.total
+    is_proved = bound >= total * (1 - budgets.ROUNDING)
     if bound > total * (1 + 1e-6):  # by less, rounding alone may have put it above the cost
         raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")
     return Plan(
@@ -152,7 +160,7 @@ def plan(
         strategy=strategy_form(strategy),
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=None if chosen.orders is None else work, orders=chosen.orders, solver=solver,
-        method=chosen.method, seconds=planning_time() - started,
+        method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 
 

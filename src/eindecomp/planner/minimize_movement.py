@@ -21,7 +21,6 @@ from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
 from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
-from eindecomp.planner.model.memory_limit import check_memory
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     choose_by_blocks,
@@ -33,6 +32,7 @@ from eindecomp.planner.search.choose import choose, is_small
 from eindecomp.planner.search.follow import follow
 from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
+from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
 from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
@@ -43,21 +43,23 @@ from eindecomp.planner.space.strategy import (
     rules_under,
     strategy_of,
 )
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 
 
-def minimize_movement(options: Options) -> Chosen:
-    """Choose axes, homes and second layouts within the time limit."""
+def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
+    """Choose axes, homes and second layouts within the time limit.
+
+    Where no plan fits into memory, the error `tells_least`: the least memory found.
+    """
     if options.solver in ("tree", "linear"):
         raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
     graph, mesh = options.graph, options.mesh
     search = search_of(options)
     price = search.price
-    if options.memory is not None:
-        check_memory(graph, options.rules, mesh, options.memory)
+    deadline = search.started + options.time_limit
+    refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
     relaxed = relaxed_of(search, options.time_limit)
-    deadline = search.started + options.time_limit
     first: Outcome | None = None
     starts = Starts(search, relaxed.bound)
     if (
@@ -68,8 +70,12 @@ def minimize_movement(options: Options) -> Chosen:
         first = start_from_strategies(search, relaxed.bound, deadline)
     try:
         outcome = _chosen(search, relaxed, first, starts, deadline)
-    except UnsolvedError as error:
-        raise PlanError(f"no plan found in {options.time_limit:g} s: {error}") from None
+    except (UnsolvedError, PlanError) as error:
+        if isinstance(error, UnsolvedError):
+            error = PlanError(f"no plan found in {options.time_limit:g} s: {error}")
+        if options.memory is None or not tells_least:
+            raise error from None
+        outcome = replace(fitting_plan(search, error, deadline), bound=relaxed.bound)
     if options.restriction is None and is_open(outcome.cost, outcome.bound):
         outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
@@ -220,7 +226,7 @@ def _starts(
     """What strategies lead to while there is time; one of them in any case if that is needed."""
     starts: dict[str, Outcome] = {}
     for name, search in named.items():
-        if (starts or not needed) and planning_time() > deadline:
+        if (starts or not needed) and has_passed(deadline):
             break
         search.tell(name, min((each.cost for each in starts.values()), default=inf))
         search = replace(search, deadline=deadline)

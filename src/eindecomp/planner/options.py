@@ -32,6 +32,7 @@ from eindecomp.solve.run import Progress
 T = TypeVar("T")
 SOLVERS = ("auto", "exact", "tree", "linear")
 INPUTS = ("free", "sharded")
+STOPPED_BY = ("", "time", "interrupt")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class Plan:
             `orders.considered`; None if it was not.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
+        stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it
+            ended by itself. Another run may then find another plan.
         seconds: How long planning took, such as `0.1`.
 
     Examples:
@@ -86,6 +88,7 @@ class Plan:
     orders: Orders | None = None
     solver: str = "auto"
     method: str = ""
+    stopped_by: str = field(default="", compare=False)
     seconds: float = field(default=0.0, compare=False)
 
     @property

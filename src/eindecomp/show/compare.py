@@ -24,6 +24,7 @@ from eindecomp.planner.space.strategy import (
     strategy_words,
 )
 from eindecomp.show.words import exact, is_proved, percent, ratio, render, short, table
+from eindecomp.solve.clock import interruptible
 from eindecomp.solve.run import Progress
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
@@ -40,6 +41,7 @@ ANY = (
     "any schedule: bytes moved, over the least that any schedule moves that divides the work as "
     "evenly and stores inputs and result once."
 )
+DIFFERS = "Time was up, or Ctrl-C ended planning; another run may find another plan:"
 
 
 def compare(
@@ -52,7 +54,8 @@ def compare(
     """Plan the same graph under each strategy: those that apply to it, or the given ones by name,
     of which None is free.
 
-    `time_limit` applies to each of them.
+    `time_limit` applies to each of them. Ctrl-C ends the comparison: the row under way has the best
+    plan so far, those after it have none.
     """
     if strategies is not None and not isinstance(strategies, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(
@@ -68,8 +71,14 @@ def compare(
         if strategy is not None:
             strategy_of(strategy, plan.graph, plan.devices)
     rows = [_compared(THIS, plan.strategy, plan, 1.0)]
-    for name, strategy in chosen.items():
-        rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
+    with interruptible() as ending:
+        for name, strategy in chosen.items():
+            row: Compared | None = None
+            if not ending.is_interrupted:
+                row = _planned_under(plan, name, strategy, time_limit, on_event)
+            if row is None or (row.cost is None and ending.is_interrupted):
+                row = Compared(name, strategy_form(strategy), None, None, None, "interrupted")
+            rows.append(row)
     return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices)
 
 
@@ -109,7 +118,9 @@ def _compared(
 ) -> Compared:
     against = whole_plan(plan)
     over = None if against is None or isinf(against.ratio) else against.ratio
-    return Compared(name, shown, plan.cost, times, plan.gap, None, _memory(plan), over, uses)
+    return Compared(
+        name, shown, plan.cost, times, plan.gap, None, _memory(plan), over, uses, plan.stopped_by
+    )
 
 
 def _uses(plan: Plan, strategy: GivenStrategy | None) -> int | None:
@@ -136,7 +147,9 @@ def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
 def comparison_notes(comparison: Comparison) -> list[str]:
     """What a table of a comparison leaves out, and what its columns do not say."""
     notes = [FREE] if comparison.inputs == "free" else []
-    return notes + [ANY] * any(row.over_any is not None for row in comparison.rows)
+    notes += [ANY] * any(row.over_any is not None for row in comparison.rows)
+    cut = [row.name for row in comparison.rows if row.stopped_by]
+    return notes + [f"{DIFFERS} {', '.join(cut)}."] * bool(cut)
 
 
 def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = exact) -> Table:

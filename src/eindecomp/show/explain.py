@@ -106,9 +106,18 @@ def summary(plan: Plan) -> str:
         f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
         *filter(None, [any_schedule_words(plan), repeated(plan)]),
-        f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}.",
+        found_words(plan),
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def found_words(plan: Plan) -> str:
+    """How a plan was found, what ended planning early, and whether another run may differ."""
+    ended = {"time": ", when time was up", "interrupt": ", when interrupted"}
+    found = f"Found by {plan.method or plan.solver} in {short(plan.seconds, 'time')}"
+    differs = plan.stopped_by and not is_proved(plan.gap)
+    more = " Another run may find another plan." if differs else ""
+    return f"{found}{ended.get(plan.stopped_by, '')}.{more}"
 
 
 def meaning(plan: Plan) -> str:

@@ -60,6 +60,11 @@ BRANCH_CHOICES = 1_000  # with fewer choices, it is tried at once
 SHRINK = 0.9  # a smaller core may have at most this share of the choices
 NEW_CORE_TURNS, BRANCH_TURNS = 2, 40  # on a new core; before branch and bound on a large one
 
+# The least usage (`least_usage.py`)
+
+USAGE_SHARE = 0.3  # of the time that is left: one limit that is tried
+USAGE_PRECISION = 1 / 256  # relative to what fits: closer limits are not told apart
+
 # Rounding
 
 ROUNDING = 1e-9  # what sums of floats may lose, relative to their size

@@ -26,7 +26,7 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError, ProblemError, UnsolvedError
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time, watch_compilation
+from eindecomp.solve.clock import interruptible, planning_time, watch_compilation
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
@@ -63,8 +63,8 @@ def minimize(
         seed: That of the search's random numbers, such as `0`.
         on_event: Is called now and then with a `Progress`, such as `print`.
         keep_on_interrupt: Whether Ctrl-C ends a search as the time limit does, once a choice has
-            been found; `False` always raises `KeyboardInterrupt`, for callers that solve many
-            problems in a row.
+            been found; a second one raises `KeyboardInterrupt`. `False` always raises it, for
+            callers that solve many problems in a row.
 
     Raises:
         InfeasibleError: There is no feasible choice.
@@ -89,14 +89,8 @@ def minimize(
     start = planning_time()
     run = Run(problem, start, start + time_limit, on_event)
     watch = nullcontext() if on_event is None else watch_compilation(run.set_compiling)
-    try:
-        with watch:
-            return _minimize(run, method, time_limit, seed)
-    except KeyboardInterrupt:
-        # Whoever interrupts a search wants its best choice so far, if there is one.
-        if run.choice is None or not keep_on_interrupt:
-            raise
-        return run.solution(proved=False)
+    with watch, interruptible(keep=keep_on_interrupt):
+        return _minimize(run, method, time_limit, seed)
 
 
 def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:

@@ -9,7 +9,7 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError, UnsolvedError
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import seconds_since
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.problem.problem import Problem
 
@@ -43,7 +43,7 @@ class Run:
     def tell(self) -> None:
         """Report the stage, cost and bound."""
         if self.on_event is not None:
-            seconds = planning_time() - self.start
+            seconds = seconds_since(self.start)
             stage = "compile" if self.compiling else self.stage
             self.on_event(Progress(seconds, stage, self.cost, self.bound))
 
@@ -94,7 +94,7 @@ class Run:
                 # Integers that float64 cannot hold are only optimal if the bound equals the cost.
                 bound, proved = int(np.floor(bound)), False
         proved = proved or bound == self.cost
-        method, seconds = "+".join(self.stages), planning_time() - self.start
+        method, seconds = "+".join(self.stages), seconds_since(self.start)
         return Solution(self.choice, self.cost, bound, proved, method, seconds)
 
 

@@ -26,7 +26,7 @@ from eindecomp.layout.mesh import PIECES, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.price import OBJECTIVES, Objective, price_of
-from eindecomp.planner.options import INPUTS, SOLVERS
+from eindecomp.planner.options import INPUTS, SOLVERS, STOPPED_BY
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
@@ -46,7 +46,8 @@ from eindecomp.store.plan_decisions import (
 
 _FIELDS = (
     "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie", "memory", "work",
-    "orders", "machine", "solver", "method", "seconds", "cost", "bound", "vertices", "given",
+    "orders", "machine", "solver", "method", "stopped_by", "seconds", "cost", "bound", "vertices",
+    "given",
 )  # fmt: skip
 PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9
@@ -87,6 +88,7 @@ def to_json(plan: Plan) -> bytes:
         "machine": None if plan.machine is None else machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
+        "stopped_by": plan.stopped_by,
         "seconds": plan.seconds,
         "vertices": {name: decision_json(plan, name) for name in plan.parts},
         "given": {name: layouts_json(plan.mesh, lies) for name, lies in plan.given.items()},
@@ -150,6 +152,7 @@ def _plan(root: Field) -> Plan:
         orders=orders,
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),
+        stopped_by=root["stopped_by"].one_of(STOPPED_BY),
         seconds=float(root["seconds"].number()),
     )  # fmt: skip
 

@@ -356,4 +356,5 @@ def _finer(plan: Plan, room: int) -> Iterator[Plan]:
             yield make_plan(
                 plan.graph, devices, strategy={"tiles": room}, tie=plan.tie,
                 rewrite=False, time_limit=min(_EACH, left), progress=False,
+                keep_on_interrupt=False,
             )  # fmt: skip

@@ -180,4 +180,4 @@ def plan_of(graph: Graph, devices: int) -> Plan:
     """The plan in which every device computes one item of `b`."""
     computed = [name for name, vertex in graph.vertices.items() if vertex.inputs]
     pins = {name: {"b": devices} for name in computed} if devices > 1 else {}
-    return make_plan(graph, devices, pin=pins, rewrite=False)
+    return make_plan(graph, devices, pin=pins, rewrite=False, keep_on_interrupt=False)

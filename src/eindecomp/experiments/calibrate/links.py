@@ -161,7 +161,9 @@ def moves(
         seconds: dict[str, float] = {}
         for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
             pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
-            plan = make_plan(parse(text, "calibrate"), devices, pin=pins, rewrite=False)
+            plan = make_plan(
+                parse(text, "calibrate"), devices, pin=pins, rewrite=False, keep_on_interrupt=False
+            )
             seconds[cut] = run_seconds(engine, plan, timer, f"{side} x {side} to {cut}")
         received = 4 * side * side // devices * (devices - 1) // devices
         points[received] = max(seconds["j"] - seconds["i"], _LEAST)
@@ -262,7 +264,7 @@ class RankLinks:
         others = tuple(name for name in self.axes if name != axis)
         pins = {tensor: {"b": others, label: (axis,)} for tensor, label in moving.cuts.items()}
         mesh = dict(zip(self.axes, self.mesh.sizes, strict=True))
-        return make_plan(graph, mesh=mesh, pin=pins, rewrite=False)
+        return make_plan(graph, mesh=mesh, pin=pins, rewrite=False, keep_on_interrupt=False)
 
     def _moving(self, collective: str, axis: str, size: int) -> Message:
         """The only step of a plan that moves anything, made ready; all ranks do so together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -128,6 +128,13 @@ class _Moved(torch.autograd.Function):
         return moved / parts if parts > 1 else moved, None, None
 
 
+_COMBINE: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda parts: parts.sum(0, dtype=parts.dtype),
+    "avg": lambda parts: parts.mean(0),
+    "product": lambda parts: parts.prod(0, dtype=parts.dtype),
+    "max": lambda parts: parts.amax(0),
+    "min": lambda parts: parts.amin(0),
+}
 Blocks = dict[Box, Tensor]
 Received = list[tuple[Transfer, Tensor]]
 
@@ -152,11 +159,8 @@ def _exchanged(own: Exchange, blocks: Blocks, like: Tensor, here: _Ranks) -> Rec
         work.wait()
     received: Received = []
     for peer, parts in coming.items():
-        first = 0
-        for each in parts:
-            last = first + volume(each.box)
-            received.append((each, buffers[peer][first:last].reshape(shape_of(each.box))))
-            first = last
+        flats = torch.split(buffers[peer], [volume(each.box) for each in parts])
+        received += [(e, f.reshape(shape_of(e.box))) for e, f in zip(parts, flats, strict=True)]
     return received
 
 
@@ -193,17 +197,7 @@ def _reduced(
         parts = {each.peer: part for each, part in received if each.box == box}
         parts[device] = _block(blocks, box)
         stack = torch.stack([parts[peer] for peer in sorted(parts)])
-        match op:
-            case "max":
-                after[box] = stack.amax(0)
-            case "min":
-                after[box] = stack.amin(0)
-            case "product":
-                after[box] = stack.prod(0, dtype=stack.dtype)
-            case "avg":
-                after[box] = stack.mean(0)
-            case _:
-                after[box] = stack.sum(0, dtype=stack.dtype)
+        after[box] = _COMBINE[op or "sum"](stack)
     return after
 
 

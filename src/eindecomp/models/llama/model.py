@@ -212,7 +212,8 @@ class Llama:
                 raise InputError(f"a plan is for 'prefill', 'every' or 'step', not {kind!r}")
             strategy = ["h"] if kind == "store" else self.strategy
             self._plans[key] = plan_together(
-                lambda: make_plan(graph, self.devices, strategy=strategy), self._placed.engine
+                lambda: make_plan(graph, self.devices, strategy=strategy, keep_on_interrupt=False),
+                self._placed.engine,
             )
             self.counts.planning_seconds += perf_counter() - start
             self.counts.plans += 1

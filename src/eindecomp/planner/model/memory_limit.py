@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
@@ -29,7 +28,6 @@ from eindecomp.layout.cut import Cut, bits_of, largest_side, parts_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import copied, fullest
 from eindecomp.layout.view import dim_parts, is_planned, tile_sides
-from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.model.movement import MovementModel, Site
 from eindecomp.planner.space.choices import Choices, summed_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -299,10 +297,10 @@ class Lifetimes:
         return [name for name, (start, stop) in self.held.items() if start <= step < stop]
 
 
-def check_memory(graph: Graph, rules: LayoutRules, mesh: Mesh, memory: int) -> None:
-    """Refuse a limit that no plan meets: tensors that are held at once would fill more.
+def held_at_least(graph: Graph, rules: LayoutRules, mesh: Mesh) -> int:
+    """The bytes that the fullest device holds in every plan.
 
-    That each is held only once, in equal parts or as its pin says, is the least that plans take.
+    Each tensor is held at least once, in equal parts or as its pin says.
     """
     lives = Lifetimes.of(graph, rules)
     least: dict[str, int] = {}
@@ -311,13 +309,4 @@ def check_memory(graph: Graph, rules: LayoutRules, mesh: Mesh, memory: int) -> N
         shared = -(-graph[name].elements // mesh.devices)
         elements = int(fullest(mesh, pinned).min()) if pinned else shared
         least[name] = elements * graph[name].dtype.itemsize
-    step = lives.fullest_step(least)
-    held = sum(least[name] for name in lives.held_at(step))
-    if held > memory:
-        now = graph[list(lives.steps)[step]]
-        raise PlanError(
-            f"found no plan that fits into {show_bytes(memory)} of memory per device at step "
-            f"{step + 1} of {len(lives.steps)}, which computes {now}: that needs at least "
-            f"{show_bytes(held)} on each of {mesh.devices} devices, even without copies; "
-            f"{show_bytes(held - memory)} are missing"
-        )
+    return sum(least[name] for name in lives.held_at(lives.fullest_step(least)))

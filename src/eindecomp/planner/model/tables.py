@@ -20,7 +20,7 @@ from eindecomp.planner.costs.price import Price, beyond
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.problem.arrays import Costs, Ints, Mask, infinite_where, multiplied
 from eindecomp.solve.problem.cost_network import problem_over
 
@@ -78,7 +78,7 @@ class CostTables:
             self.cells += prod(len(self.unary[v]) for v in scope)
             if self.cells > budgets.ALL_CELLS:
                 raise UnsolvedError(f"the cost tables have more than {budgets.ALL_CELLS} entries")
-            if planning_time() > self.deadline:
+            if has_passed(self.deadline):
                 raise UnsolvedError("time is up")
             table = make()
             self._known[key] = len(self.tables) if table.any() else -1
@@ -206,7 +206,7 @@ def choices_of_all(
     for vertex in rules.chosen(graph):
         kind = alike.get(vertex.name, vertex.name)
         if kind not in of_kind:
-            if planning_time() > deadline:
+            if has_passed(deadline):
                 raise UnsolvedError("time is up")
             of_kind[kind] = choices_of(vertex, view_of(graph, vertex))
         if (choices := of_kind[kind]) is not None:

@@ -42,7 +42,7 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import alike_vertices
 from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
 from eindecomp.planner.space.viable import FixedParts, some_parts
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 
 
 def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
@@ -52,7 +52,7 @@ def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
     which takes little longer.
     """
     for size in sizes:
-        if planning_time() > search.deadline:
+        if has_passed(search.deadline):
             break
         try:
             return coarse_to_fine(search, size)
@@ -102,7 +102,7 @@ def improve_blocks(
     last = 0.0
     while stale < len(windows) and outcome.cost > goal:
         started = planning_time()
-        if started + last > search.deadline:
+        if has_passed(search.deadline - last):
             return outcome, True
         hurried = search
         if searched:

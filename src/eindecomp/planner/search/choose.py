@@ -39,7 +39,7 @@ from eindecomp.planner.search.search import (
     outcome_of,
 )
 from eindecomp.solve.budgets import BUCKET_CELLS
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
 
 
@@ -169,7 +169,7 @@ def choose(
     search = replace(search, deadline=deadline, bound=relaxed.bound, any_order=False)
     choosing = Choosing(search, relaxed, first)
     for stage in STAGES:
-        is_late = choosing.best is not None and planning_time() > deadline
+        is_late = choosing.best is not None and has_passed(deadline)
         if choosing.is_open and not is_late and stage.applies(choosing):
             stage.run(choosing)
     assert choosing.best is not None  # noqa: S101 - blocks lead to a plan, or raise
@@ -344,7 +344,7 @@ def _is_narrow(choosing: Choosing) -> bool:
 
 def _is_late(choosing: Choosing) -> bool:
     """Whether all axes are considered at once, and there is time left for it."""
-    return choosing.is_joint and planning_time() < choosing.search.deadline
+    return choosing.is_joint and not has_passed(choosing.search.deadline)
 
 
 STAGES: tuple[Stage, ...] = (

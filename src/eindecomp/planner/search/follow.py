@@ -38,7 +38,7 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.following import Wanted, axes_for, left_over, places_for, taken_over
 from eindecomp.planner.space.pieces import Levels, Pieces, Vector, pieces_of
 from eindecomp.planner.space.pin import assignments_of, choices_reaching, pinned_choices
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 
 
 def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
@@ -62,7 +62,7 @@ def combine(
     for plan in sorted(plans, key=lambda each: each.rank)[: budgets.COMBINED_PLANS]:
         found.append(_improve(search, levels, [plan], goal))
         yield found[-1]
-        if found[-1].cost <= goal or planning_time() > search.deadline:
+        if found[-1].cost <= goal or has_passed(search.deadline):
             return
     if len(found) > 1:
         yield _improve(search, levels, found, goal)
@@ -72,7 +72,7 @@ def _improve(search: Search, levels: Levels, plans: Sequence[Outcome], goal: flo
     """Choose among plans and what neighbours in the best one suggest, until nothing improves."""
     best = min(plans, key=lambda each: each.rank)
     followers = Followers(replace(search, alike={}), levels)
-    while best.cost > goal and planning_time() < search.deadline:
+    while best.cost > goal and not has_passed(search.deadline):
         followers.options = {name: {} for name in followers.views}
         for plan in (*plans, best):
             followers.take(plan)
@@ -297,7 +297,7 @@ class Followers:
         """Let one group of vertices after the other choose, all others as they do now."""
         names = list(self.options)
         at = 0
-        while at < len(names) and planning_time() < self.search.deadline:
+        while at < len(names) and not has_passed(self.search.deadline):
             size = -(-len(names) // self.groups)
             group = set(names[at : at + size])
             try:

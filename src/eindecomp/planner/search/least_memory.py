@@ -18,7 +18,7 @@ from eindecomp.planner import budgets
 from eindecomp.planner.model.memory_limit import Lifetimes
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.solve import Problem
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.problem.arrays import Ints
 
@@ -45,7 +45,7 @@ def limited(model: MovementModel, memory: int, deadline: float) -> tuple[float, 
     price = (abs(free.cost) + 1) / max(memory, 1)
     for _ in range(budgets.MEMORY_PRICES):
         point = _solved(problem, usage, memory, price, deadline)
-        if point is None or planning_time() > deadline:
+        if point is None or has_passed(deadline):
             break
         best = max(best, point.bound)
         if point.used > memory:

@@ -41,7 +41,7 @@ from eindecomp.planner.space.pieces import (
 )
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.solve.budgets import BUCKET_CELLS
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
 from eindecomp.solve.problem.arrays import Ints
@@ -188,7 +188,7 @@ def relax(asked: Relaxation, time_limit: float) -> Relaxed:
         relaxed = _relax(asked, most, deadline)
         if relaxed is not None:
             return relaxed
-        if planning_time() > deadline:
+        if has_passed(deadline):
             break
     return Relaxed(0)
 

@@ -35,7 +35,8 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
 from eindecomp.planner.space.viable import Restriction, viable_parts
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import planning_time, seconds_since
+from eindecomp.solve.least_usage import least_usage
 from eindecomp.solve.minimize import minimize, minimize_ranked
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.run import Progress, Solution
@@ -61,6 +62,8 @@ class Search:
     """How far above the bound, as a fraction of it, a plan may be that ends the search."""
     ranks: bool = False
     """Whether what devices read and hold decides between equal costs."""
+    smallest: bool = False
+    """Whether what the fullest device holds is minimal, in place of the cost."""
     devices: int = 0
     """The devices of the whole mesh, where this one has only its outer axes."""
     started: float = 0.0
@@ -71,7 +74,7 @@ class Search:
     def tell(self, stage: str, cost: float = np.inf) -> None:
         """Report the stage and the cost of the best complete plan so far."""
         if self.on_event is not None:
-            self.on_event(Progress(planning_time() - self.started, stage, cost, self.bound))
+            self.on_event(Progress(seconds_since(self.started), stage, cost, self.bound))
 
     def on(self, mesh: Mesh) -> Search:
         """The same on another mesh."""
@@ -227,6 +230,10 @@ class Outcome:
     method: str
     load: int
     """What all devices together read and hold: it decides between plans of equal cost."""
+    held: int = 0
+    """Within a memory limit: the bytes that the fullest device holds at most,"""
+    fullest: int = 0
+    """and the step at which it does."""
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -269,9 +276,9 @@ def all_axes(search: Search) -> tuple[int, ...]:
 
 def solve(search: Search, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> Outcome:
     """Solve one problem by elimination, or by branch and bound with `pairs` or a memory limit."""
-    pairs = pairs or search.memory is not None
-    model = search.model(of, pairs=pairs)
-    outcome = outcome_of(model, _minimize(search, model, pairs=pairs))
+    limited = search.memory is not None
+    model = search.model(of, pairs=pairs or limited)
+    outcome = _solve_within(search, model) if limited else _solve(search, model, pairs=pairs)
     return replace(outcome, bound=0) if model.alike else outcome
 
 
@@ -282,29 +289,38 @@ def outcome_of(model: MovementModel, solution: Solution) -> Outcome:
     return Outcome(decided, given, cost, bound, solution.method, load)
 
 
-def _minimize(search: Search, model: MovementModel, *, pairs: bool) -> Solution:
-    limit: int | None = None
-    if search.memory is not None:
-        limit = max(search.memory - add_usage(model), 0)
+def no_plan_fits(memory: int) -> str:
+    """The words of an error where no plan was found within a memory limit."""
+    return f"found no plan that fits into {show_bytes(memory)} of memory per device"
+
+
+def _solve(search: Search, model: MovementModel, *, pairs: bool) -> Outcome:
     left = max(search.deadline - planning_time(), 1.0)
     try:
         if search.ranks and not pairs:
-            return minimize_ranked(model.problem(), model.load, time_limit=left)
-        problem, method = model.problem(limit), "auto" if pairs else "exact"
-        return minimize(problem, method=method, time_limit=left, keep_on_interrupt=False)
-    except InfeasibleError as error:
-        if search.memory is None:
-            raise PlanError("found no plan that agrees with the pins") from None
-        raise _too_little_memory(search, model, error) from None
+            return outcome_of(model, minimize_ranked(model.problem(), model.load, time_limit=left))
+        problem, method = model.problem(), "auto" if pairs else "exact"
+        solution = minimize(problem, method=method, time_limit=left, keep_on_interrupt=False)
+        return outcome_of(model, solution)
+    except InfeasibleError:
+        raise PlanError("found no plan that agrees with the pins") from None
 
 
-def _too_little_memory(search: Search, model: MovementModel, error: InfeasibleError) -> PlanError:
-    names = list(model.sites)
-    step = "" if error.step is None else f" at step {error.step + 1} of {len(names)}"
-    if error.step is not None and error.step < len(names):
-        step += f", which computes {search.graph[names[error.step]]}"
-    lacking = "" if error.excess is None else f": {show_bytes(error.excess)} are missing"
-    return PlanError(
-        f"found no plan that fits into {show_bytes(search.memory or 0)} of memory per device"
-        f"{step}{lacking}"
-    )
+def _solve_within(search: Search, model: MovementModel) -> Outcome:
+    """The cheapest plan within the memory limit, or the one that holds the least."""
+    memory = search.memory or 0
+    always = add_usage(model)
+    problem = model.problem(max(memory - always, 0))
+    left = max(search.deadline - planning_time(), 1.0)
+    try:
+        if search.smallest:
+            choice = least_usage(problem, planning_time() + left)
+            solution = Solution(choice, problem.cost_of(choice), 0, False, "least memory", 0)
+        else:
+            solution = minimize(problem, time_limit=left, keep_on_interrupt=False)
+    except InfeasibleError:
+        alone = memory * search.mesh.devices // max(search.devices, search.mesh.devices)
+        raise PlanError(no_plan_fits(alone)) from None
+    used = problem.usage_of(solution.choice)
+    held, fullest = always + int(used.max(initial=0)), int(used.argmax()) if used.size else 0
+    return replace(outcome_of(model, solution), held=held, fullest=fullest)

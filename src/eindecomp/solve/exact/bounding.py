@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.eliminate import eliminate
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.arrays import Floats, Ints
@@ -80,7 +80,7 @@ class Bounding:
         problem = run.problem
         goal = min(goal, run.cost)
         whole = problem.exact_in_floats and self._largest <= _HUGE
-        while self.levels and levels and run.bound < goal and planning_time() < deadline:
+        while self.levels and levels and run.bound < goal and not has_passed(deadline):
             if self.terms is None:
                 # Its compiled loops take a while to load, and elimination needs none.
                 from eindecomp.solve.exact.table_loops import shift_costs
@@ -153,10 +153,9 @@ def bound_by_mini_buckets(
     kept, exact, offset = 0, True, 0.0
     space: list[Floats] = []  # reused: fresh memory takes about as long as computing in it
     while (v := buckets.cheapest()) is not None:
-        now = planning_time()
-        if now > deadline:
+        if has_passed(deadline):
             return None
-        cells = min(cells, budgets.LATE_CELLS) if now > late else cells
+        cells = min(cells, budgets.LATE_CELLS) if has_passed(late) else cells
         own = buckets.take(v)
         if taken is not None:
             taken.append((v, own))
@@ -164,7 +163,7 @@ def bound_by_mini_buckets(
             taken = taken if kept <= budgets.DECODED_BYTES else None
         joined: list[Table] = []
         for group in _groups_in_memory(own, sizes, cells):
-            if planning_time() > deadline:
+            if has_passed(deadline):
                 return None
             joined.append(_joined(v, group, sizes, space, len(joined)))
         exact = exact and len(joined) <= 1

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
 from eindecomp.solve.problem.problem import Problem
@@ -80,7 +80,7 @@ def project(
     only = np.zeros((), dtype=np.uint8)
     chosen = [Eliminated(v, (), only) for v in single]
     for v in order:
-        if planning_time() > deadline:
+        if has_passed(deadline):
             return None
         scope, least, best = _least_over(v, buckets.pop(v))
         chosen.append(Eliminated(v, scope, best.astype(argmin_type(network.sizes[v]))))

@@ -19,7 +19,7 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.core import (
     ArcGraph,
@@ -52,7 +52,7 @@ def close_gap(core: Core, incumbent: Incumbent, deadline: float, seed: int) -> b
         smaller: Reduced | None = None
         while smaller is None:
             portfolio.work(turns)
-            if incumbent.closed() or planning_time() > deadline:
+            if incumbent.closed() or has_passed(deadline):
                 return incumbent.closed()
             smaller = _shrink(core, portfolio, incumbent.cutoff(most))
             if smaller is None or smaller.core.size == 0:
@@ -121,7 +121,7 @@ def _branch(portfolio: Portfolio, most: float) -> bool:
         if choice is not None:
             portfolio.offer(choice)
         incumbent.raise_bound(bound)
-        if planning_time() > portfolio.deadline or incumbent.closed():
+        if incumbent.closed() or has_passed(portfolio.deadline):
             return incumbent.closed()
         if count % 500 == 499:
             portfolio.shake()
@@ -164,7 +164,7 @@ class Portfolio:
             np.clip(budgets.TURN_CELLS // (self.graph.cells.size + 1), *budgets.TURN_ITERATIONS)
         )
         for _ in range(turns):
-            if planning_time() > self.deadline or self.incumbent.closed():
+            if self.incumbent.closed() or has_passed(self.deadline):
                 return
             self._ascend(iterations)
             self._restart()
@@ -182,7 +182,7 @@ class Portfolio:
         best: Ints | None = None
         best_cost = np.inf
         for _ in range(iterations):
-            if planning_time() > self.deadline:
+            if has_passed(self.deadline):
                 break
             slack = self.ascent.iterate(self.incumbent.target(self.ascent.bound))
             if np.all(slack >= 0) and (cost := cost_of(self.graph, self.ascent.choice)) < best_cost:
@@ -210,7 +210,7 @@ class Portfolio:
         for scale in (price_scale, 0.5 * price_scale, 0.0):
             unary = self._priced(scale)
             for _ in range(4):
-                if planning_time() > self.deadline:
+                if has_passed(self.deadline):
                     break
                 improve(self.graph, unary, choice, used, self.state, moves, most)
             self.offer(choice)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Floats, Ints, largest_places
 from eindecomp.solve.problem.core import ArcGraph, cost_of, penalised, usage_over_steps
@@ -122,7 +122,7 @@ def settle_prices(graph: ArcGraph, most: float, deadline: float, rounds: int = 6
         fits = bool(np.all(over <= 0))
         if fits and cost_of(graph, choice) <= most:
             return choice
-        if turn >= budgets.FEWEST_ROUNDS and planning_time() > deadline:
+        if turn >= budgets.FEWEST_ROUNDS and has_passed(deadline):
             return None
         if not fits:
             scale *= 1.7

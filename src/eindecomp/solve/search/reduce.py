@@ -17,7 +17,7 @@ import numpy as np
 
 from eindecomp.errors import InfeasibleError
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.compiled import compiled
 from eindecomp.solve.problem.arrays import Ints, Mask, offsets
 from eindecomp.solve.problem.core import ArcGraph, Core, arc_graph_of
@@ -61,7 +61,7 @@ def reduce_core(core: Core, deadline: float = np.inf, rounds: int = 50) -> Reduc
     core, steps = substitute(core, first), [first]
     for turn in range(rounds):
         # The first round is cheap, and without it the search does not get to a first choice.
-        if turn > 0 and planning_time() > deadline:
+        if turn > 0 and has_passed(deadline):
             break
         core, pruned = _prune(core, steps)
         contracted = determined_variables(core)

@@ -25,7 +25,15 @@ from eindecomp.layout.cut import Axes, Cut, axes_in, bits_of, pieces_by, used_ax
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.overlaps import moved, totals
 from eindecomp.layout.tiling import Tiling
-from eindecomp.tra.redistribution.phases import Fetch, Held, Phase, Reduce, least_elements
+from eindecomp.tra.redistribution.phases import (
+    Fetch,
+    Gather,
+    Held,
+    Phase,
+    Reduce,
+    least_elements,
+    tiles,
+)
 
 EXPANDED = 3000  # layouts from which collectives are tried
 _REORDERED = 4  # the most axes of a dimension whose every order is tried
@@ -45,23 +53,22 @@ class Collective:
 
     def phases(self, mesh: Mesh) -> tuple[Phase, ...]:
         """What devices exchange in it."""
-        axes = bits_of(self.axes)
-        after = Tiling(self.after.cut)
+        axes, cut = bits_of(self.axes), self.after.cut
         match self.kind:
             case "reduce-scatter":
-                return (Reduce(mesh, after, axes),)
+                return (Reduce(mesh, tiles(mesh, Tiling(cut)), axes),)
             case "all-reduce":
-                shared = Tiling(self.after.cut, axes)
-                return Reduce(mesh, shared, axes), Fetch(mesh, shared, after)
+                shared = tiles(mesh, Tiling(cut, axes))
+                return Reduce(mesh, shared, axes), Gather(mesh, shared, axes, cut)
             case _:
-                return (Fetch(mesh, Tiling(self.before.cut), after),)
+                return (Fetch(mesh, self.before.cut, cut),)
 
 
 def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] | None:
     """The collectives that move the least; None where the layouts are too many to look at."""
     numbers = count()
     found: dict[Held, Tally] = {source: (0, 0)}
-    came_by: dict[Held, Collective] = {}
+    paths: dict[Held, tuple[Collective, ...]] = {source: ()}
     left = {source: least_elements(mesh, source, target)}
     queue = [((left[source], 0), next(numbers), source)]
     done: set[Held] = set()
@@ -70,7 +77,7 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
         if state in done:
             continue
         if state == target:
-            return tuple(_path(came_by, source, target))
+            return paths[target]
         done.add(state)
         edges = [each for each in _collectives(mesh, state, target) if each.after not in done]
         _estimate(mesh, [each.after for each in edges], target, left)
@@ -78,18 +85,10 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
         for edge, more in zip(edges, _elements(mesh, state, edges), strict=True):
             tally = elements + more, steps + 1
             if edge.after not in found or tally < found[edge.after]:
-                found[edge.after], came_by[edge.after] = tally, edge
+                found[edge.after], paths[edge.after] = tally, (*paths[state], edge)
                 ahead = tally[0] + left[edge.after], tally[1]
                 heappush(queue, (ahead, next(numbers), edge.after))
     return None
-
-
-def _path(came_by: dict[Held, Collective], source: Held, target: Held) -> list[Collective]:
-    path: list[Collective] = []
-    while target != source:
-        path.append(came_by[target])
-        target = path[-1].before
-    return path[::-1]
 
 
 def _estimate(mesh: Mesh, states: Sequence[Held], target: Held, left: dict[Held, int]) -> None:

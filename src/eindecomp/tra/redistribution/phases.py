@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +28,10 @@ from eindecomp.layout.cut import Cut, parts_of
 from eindecomp.layout.mesh import Ints, Mesh
 from eindecomp.layout.overlaps import lacking, moved, totals, volumes
 from eindecomp.layout.tiling import Tiling, box_on, group_along, place_along
-from eindecomp.tra.program.device_row import Exchange, Transfer, exchange, moves, reduction
+from eindecomp.tra.program.device_row import Exchange, Transfer, exchange, moves
+
+Blocks = tuple[tuple[Box, ...], ...]
+"""The blocks of each device."""
 
 
 class Held(NamedTuple):
@@ -39,159 +41,101 @@ class Held(NamedTuple):
     pending: int = 0
 
 
-class Phase(Protocol):
-    """Every device sends and receives at once, then has other blocks than before."""
-
-    @property
-    def reduces(self) -> int:
-        """The axes along which devices combine what they receive with what they have."""
-        ...
-
-    def exchange(self, device: int) -> Exchange:
-        """What a device receives, sends and keeps."""
-        ...
-
-    def boxes(self, device: int) -> tuple[Box, ...]:
-        """The blocks that a device has after it."""
-        ...
-
-    def received(self) -> Ints:
-        """How many elements each device receives."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Every device receives what it lacks of a tiling, from the nearest device that holds it."""
+    """Every device receives what it lacks of a cut, from the nearest device that holds it."""
 
     mesh: Mesh
-    before: Tiling
-    after: Tiling
+    before: Cut
+    after: Cut
     reduces: int = 0
 
     def exchange(self, device: int) -> Exchange:
         """What a device receives, sends and keeps."""
-        return moves(self.mesh, self.before, self.after, device)
+        return moves(self.mesh, Tiling(self.before), Tiling(self.after), device)
 
     def boxes(self, device: int) -> tuple[Box, ...]:
         """The block that a device has after it."""
-        return (self.after.box(self.mesh, device),)
+        return (box_on(self.mesh, self.after, device),)
 
     def received(self) -> Ints:
         """How many elements each device receives."""
-        if self.before.split:  # each has a share of its tile already
-            return volumes(self.mesh, self.after.cut) - _held(self.mesh, self.before)
-        return lacking(self.mesh, self.before.cut, self.after.cut)
+        return lacking(self.mesh, self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Devices that differ along the reduced axes combine their parts, each for a block of its own.
-
-    Blocks are those of a cut, or shares of its tiles (`after.split`).
-    """
+    """Devices that differ along the reduced axes combine their parts, each for its own blocks."""
 
     mesh: Mesh
-    after: Tiling
+    blocks: Blocks
     reduces: int
 
     def exchange(self, device: int) -> Exchange:
-        """What a device receives, sends and keeps."""
-        _, _, own = reduction(self.mesh, self.after.cut, self.reduces, self.after.split, device)
-        return own
-
-    def boxes(self, device: int) -> tuple[Box, ...]:
-        """The block that a device has after it."""
-        return (self.after.box(self.mesh, device),)
-
-    def received(self) -> Ints:
-        """How many elements each device receives."""
-        return (parts_of(self.mesh, self.reduces) - 1) * _held(self.mesh, self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceSpread:
-    """Each element is combined on one device, where possible one that wants the result."""
-
-    mesh: Mesh
-    source: Held
-    target: Held
-
-    @property
-    def reduces(self) -> int:
-        """The axes along which devices combine what they receive with what they have."""
-        return self.source.pending & ~self.target.pending
-
-    def exchange(self, device: int) -> Exchange:
-        """What a device receives, sends and keeps."""
-        spread = reducers(self.mesh, self.source, self.target)
+        """What a device receives and sends."""
         others = [d for d in group_along(self.mesh, self.reduces, device) if d != device]
         return exchange(
-            tuple(Transfer(peer, part) for peer in others for part in spread[device]),
-            tuple(Transfer(peer, part) for peer in others for part in spread[peer]),
+            tuple(
+                Transfer(d, part) for d in others for part in self.blocks[device] if volume(part)
+            ),
+            tuple(Transfer(d, part) for d in others for part in self.blocks[d] if volume(part)),
         )
 
     def boxes(self, device: int) -> tuple[Box, ...]:
         """The blocks that a device has after it."""
-        return reducers(self.mesh, self.source, self.target)[device]
+        return self.blocks[device]
 
     def received(self) -> Ints:
         """How many elements each device receives."""
         others = parts_of(self.mesh, self.reduces) - 1
-        spread = reducers(self.mesh, self.source, self.target)
-        return others * np.array([sum(map(volume, parts)) for parts in spread], dtype=np.int64)
+        return others * np.array([sum(map(volume, own)) for own in self.blocks], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class FetchSpread:
-    """Every device receives what it wants from the devices that reduced it."""
+class Gather:
+    """Every device receives what it wants from those that reduced it, along some axes."""
 
     mesh: Mesh
-    source: Held
-    target: Held
+    blocks: Blocks
+    along: int
+    after: Cut
     reduces: int = 0
 
     def exchange(self, device: int) -> Exchange:
         """What a device receives, sends and keeps."""
-        spread = reducers(self.mesh, self.source, self.target)
-        every = (1 << len(self.mesh.sizes)) - 1
-        peers = group_along(self.mesh, every & ~self.target.pending, device)
-
-        def parts(reducer: int, reader: int) -> list[Box]:
-            wanted = box_on(self.mesh, self.target.cut, reader)
-            return [part for part in spread[reducer] if meet(part, wanted) is not None]
-
+        others = [d for d in group_along(self.mesh, self.along, device) if d != device]
         return exchange(
-            tuple(Transfer(d, part) for d in peers if d != device for part in parts(d, device)),
-            tuple(Transfer(d, part) for d in peers if d != device for part in parts(device, d)),
-            tuple(Transfer(device, part) for part in parts(device, device)),
+            tuple(Transfer(d, part) for d in others for part in self._wanted(d, device)),
+            tuple(Transfer(d, part) for d in others for part in self._wanted(device, d)),
+            tuple(Transfer(device, part) for part in self._wanted(device, device)),
         )
 
     def boxes(self, device: int) -> tuple[Box, ...]:
         """The block that a device has after it."""
-        return (box_on(self.mesh, self.target.cut, device),)
+        return (box_on(self.mesh, self.after, device),)
 
     def received(self) -> Ints:
         """How many elements each device receives."""
         # What a device reduces of a tile that it does not want, it has in vain.
-        spread = reducers(self.mesh, self.source, self.target)
-        inward = volumes(self.mesh, self.target.cut)
-        for device, parts in enumerate(spread):
-            wanted = box_on(self.mesh, self.target.cut, device)
-            inward[device] -= sum(volume(part) for part in parts if meet(part, wanted) is not None)
-        return inward
+        own = (self._wanted(device, device) for device in range(self.mesh.devices))
+        return volumes(self.mesh, self.after) - np.array([sum(map(volume, each)) for each in own])
+
+    def _wanted(self, reducer: int, reader: int) -> list[Box]:
+        """The blocks of one device that another one wants."""
+        [wanted] = self.boxes(reader)
+        return [part for part in self.blocks[reducer] if meet(part, wanted) is not None]
 
 
-def _held(mesh: Mesh, tiling: Tiling) -> Ints:
-    """How many elements each device has."""
-    if not tiling.split:
-        return volumes(mesh, tiling.cut)
-    boxes = (tiling.box(mesh, device) for device in range(mesh.devices))
-    return np.array([volume(box) for box in boxes], dtype=np.int64)
+Phase = Fetch | Reduce | Gather
+"""Every device sends and receives at once, then has other blocks than before."""
 
 
-@lru_cache(maxsize=1 << 6)
-def reducers(mesh: Mesh, source: Held, target: Held) -> tuple[tuple[Box, ...], ...]:
+def tiles(mesh: Mesh, tiling: Tiling) -> Blocks:
+    """The one block of each device."""
+    return tuple((tiling.box(mesh, device),) for device in range(mesh.devices))
+
+
+def reducers(mesh: Mesh, source: Held, target: Held) -> Blocks:
     """For each device the blocks of a pending tensor that it reduces.
 
     Every block is reduced by devices that hold a part of it, and by such that want the result
@@ -246,6 +190,9 @@ def least_elements(mesh: Mesh, source: Held, target: Held) -> int:
 
 def direct(mesh: Mesh, source: Held, target: Held) -> tuple[Phase, ...]:
     """The phases in which each device receives exactly what it lacks: they move the least."""
-    if source.pending & ~target.pending:
-        return ReduceSpread(mesh, source, target), FetchSpread(mesh, source, target)
-    return (Fetch(mesh, Tiling(source.cut), Tiling(target.cut)),)
+    reduced, every = source.pending & ~target.pending, (1 << len(mesh.sizes)) - 1
+    if not reduced:
+        return (Fetch(mesh, source.cut, target.cut),)
+    blocks = reducers(mesh, source, target)
+    gathered = Gather(mesh, blocks, every & ~target.pending, target.cut)
+    return Reduce(mesh, blocks, reduced), gathered
