@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from eindecomp.engines.row_masks import RowMask, named_in
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.library import KernelLibrary
 from eindecomp.lang.dtypes import DType
-from eindecomp.engines.row_masks import RowMask, named_in
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume, within
 from eindecomp.layout.tiling import box_on
 from eindecomp.planner.costs.named_rows import NUMBER

@@ -102,7 +102,7 @@ class SpmdEngine:
 
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
-        return SpmdProgram(program_of(plan), self)
+        return SpmdProgram(program_of(plan).check_moves_blocks(NAME), self)
 
 
 class SpmdProgram:

@@ -8,12 +8,14 @@ of it are sent with it. So no device that holds the row may have only a part of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.layout.cut import Cut, Span
+from eindecomp.layout.cut import Cut, Span, interval
+from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import NamedRows
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.solve.problem.arrays import Costs, Ints, Mask, is_infinite
@@ -38,25 +40,34 @@ def _on_all_devices(choices: Choices, labels: Sequence[str]) -> Ints:
 class RowsRead(NamedTuple):
     """What a lookup moves at worst if it fetches rows of its table."""
 
+    mesh: Mesh
     most: Ints
     """The bytes for each assignment of the lookup."""
     across: tuple[int, ...]
+    """The dimensions of the table that lie within a row."""
 
     def cheaper(self, costs: Costs, held: Sequence[Cut], reads: Reads) -> Costs:
         """What fetching costs, as blocks or as rows: held cuts × assignments."""
-        whole = np.ones(costs.shape, dtype=bool)
+        whole = ~is_infinite(costs)
         for d in self.across:
             for k, cut in enumerate(held):
-                lies = _axes(cut[d])
-                whole[k] &= [lies in ((), _axes(need[d])) for need in reads.cuts]
+                whole[k] &= [_lies_inside(self.mesh, need[d], cut[d]) for need in reads.cuts]
         blocks = costs[:, reads.of]
-        by_rows = (whole & ~is_infinite(costs))[:, reads.of]
-        return np.where(by_rows, np.minimum(blocks, self.most[None]), blocks)
+        return np.where(whole[:, reads.of], np.minimum(blocks, self.most[None]), blocks)
 
 
-def _axes(span: Span) -> tuple[int, ...]:
-    """The axes that cut a span; where only numbers of pieces are known, it may be uncut."""
-    return getattr(span, "axes", ())
+@lru_cache(maxsize=1 << 14)
+def _lies_inside(mesh: Mesh, needed: Span, held: Span) -> bool:
+    """Whether each piece of one span lies inside a piece of another.
+
+    It may where only numbers of pieces are known.
+    """
+    if not hasattr(held, "axes") or not held.axes or held == needed:
+        return True
+    ours, theirs = (
+        {*zip(*map(list, interval(mesh, span)), strict=True)} for span in (held, needed)
+    )
+    return all(any(a <= c and d <= b for a, b in ours) for c, d in theirs)
 
 
 def rows_read(price: object, choices: Choices, k: int, item: int) -> RowsRead | None:
@@ -64,7 +75,7 @@ def rows_read(price: object, choices: Choices, k: int, item: int) -> RowsRead | 
     named = choices.view.named
     if named is None or named.is_result or k or not getattr(price, "by_rows", False):
         return None
-    return RowsRead(most_bytes(choices, named, item), named.across)
+    return RowsRead(choices.mesh, most_bytes(choices, named, item), named.across)
 
 
 def fetched(price: Any, choices: Choices, k: int, held: Sequence[Cut], item: int) -> Costs:
@@ -89,7 +100,7 @@ def rows_stay_whole(choices: Choices, named: NamedRows) -> Mask:
     """To which homes each assignment brings rows of its result whole, and to one device each."""
     whole = choices.gathered == 0
     dims = choices.view.output
-    if not choices.homes or not isinstance(choices.homes[0][named.axis], Span):
+    if not choices.places:
         return whole  # where only numbers of pieces are known
     for d in named.across:
         label = choices.view.index(dims[d])

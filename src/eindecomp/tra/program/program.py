@@ -124,6 +124,16 @@ class Program:
         steps = (step for step in self.steps if isinstance(step, Move | ReduceScatter))
         return tuple(step for step in steps if step.rows is not None)
 
+    def check_moves_blocks(self, engine: str) -> Program:
+        """The program itself, for an engine that cannot move only some rows of a block."""
+        if self.by_rows:
+            names = ", ".join(dict.fromkeys(step.vertex for step in self.by_rows))
+            raise PlanError(
+                f"engine {engine!r} moves whole blocks, and this plan only rows that an index "
+                f"names, for {names}: plan with lookups='whole', or run it on 'apart' or 'threads'"
+            )
+        return self
+
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many steps there are of each kind."""
