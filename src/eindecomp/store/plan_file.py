@@ -46,7 +46,8 @@ from eindecomp.store.plan_decisions import (
 
 _FIELDS = (
     "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
-    "work", "orders", "machine", "solver", "method", "seconds", "cost", "bound", "vertices", "given",
+    "work", "orders", "machine", "solver", "method", "seconds", "cost", "bound", "vertices",
+    "given",
 )  # fmt: skip
 PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9
