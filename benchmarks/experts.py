@@ -21,7 +21,7 @@ import eindecomp as ed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "gallery"))
 
-import experts  # noqa: E402 - once its folder can be found
+import experts
 
 TOKENS, WIDTH, HIDDEN, CHOSEN = 32_768, 4_096, 14_336, 2
 GIB = 1 << 30
