@@ -4,6 +4,8 @@ An expert takes the first `capacity` tokens that come to it, so that all tensors
 beforehand. Later ones are dropped: they share a spare last slot, and their result is 0.
 """
 
+from functools import reduce
+
 import eindecomp as ed
 
 
@@ -43,13 +45,19 @@ def graph(
 ROUTE = """
     L[g,n,e]    <- sum X[g,n,d] * G[d,e]
     P[g,n,e]    <- softmax[e] L[g,n,e]
-    rank[g,n,e] <- sum[f] P[g,n,f] > P[g,n,e] or (P[g,n,f] == P[g,n,e] and f < e)
+    first[f: EXPERTS, e: EXPERTS] <- fill f < e
+    rank[g,n,e] <- sum[f] P[g,n,f] > P[g,n,e] or (P[g,n,f] == P[g,n,e] and first[f,e])
     expert[g,n,k: CHOSEN] <- sum where(rank[g,n,e] == k, e, 0)
     gate[g,n,k: CHOSEN]   <- sum where(rank[g,n,e] == k, P[g,n,e], 0)
     place[g,n,k] <- sum[m,j] (j < k or (j == k and m < n)) and expert[g,m,j] == expert[g,n,k]
     kept[g,n,k] <- place[g,n,k] < CAPACITY
 """
 """The experts that a token's gates prefer, and its place among those that came to them before."""
+
+
+def _route(experts: int, capacity: int, chosen: int) -> str:
+    sizes = {"EXPERTS": experts, "CAPACITY": capacity, "CHOSEN": chosen}
+    return reduce(lambda text, name: text.replace(name, str(sizes[name])), sizes, ROUTE)
 
 
 def grouped(
@@ -64,7 +72,7 @@ def grouped(
     return ed.parse(f"""
     input X[g: {groups}, n: {tokens // groups}, d: {width}]
     input G[d, e: {experts}], W1[e, d, h: {hidden}], W2[e, h, d]
-    {ROUTE.replace("CHOSEN", str(chosen)).replace("CAPACITY", str(capacity))}
+    {_route(experts, capacity, chosen)}
     slot[g,n,k] <- where(kept[g,n,k], {capacity} * expert[g,n,k] + place[g,n,k], {slots})
     T[g, s: {slots + 1} = slot[g,n,k], d] <- sum X[g,n,d]
     U[g,s,d]    <- T[g, s in 0:{slots}, d]
@@ -92,10 +100,9 @@ def together(
     Which tokens go where is known only at run time, and so is how many rows move from whom to whom.
     """
     slots = experts * (capacity + 1)
-    route = ROUTE.replace("CHOSEN", str(chosen)).replace("CAPACITY", str(capacity))
     return ed.parse(f"""
     input X[n: {tokens}, d: {width}], G[d, e: {experts}], W1[e, d, h: {hidden}], W2[e, h, d]
-    {route.replace("g,", "")}
+    {_route(experts, capacity, chosen).replace("g,", "")}
     slot[n,k] <- {capacity + 1} * expert[n,k] + min(place[n,k], {capacity})
     T[s: {slots} = slot[n,k], d] <- sum X[n,d]
     I[e,c,d]  <- T[(e: {experts}, c), d]
