@@ -96,7 +96,7 @@ def plan(
             does, of which the last may be shorter or empty.
         lookups: What moves where an index names rows of a table: `"whole"` blocks of it, so that
             what moves is exact, or only those `"rows"`, so that bytes are a worst case and at most
-            so many move. Engines "apart", "threads" and "torch" run such plans.
+            so many move. Engines "apart", "threads", "torch" and, on hosts, "spmd" run such plans.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
