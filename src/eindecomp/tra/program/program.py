@@ -130,7 +130,8 @@ class Program:
             names = ", ".join(dict.fromkeys(step.vertex for step in self.by_rows))
             raise PlanError(
                 f"engine {engine!r} moves whole blocks, and this plan only rows that an index "
-                f"names, for {names}: plan with lookups='whole', or run it on 'apart', 'threads' or 'spmd'"
+                f"names, for {names}: plan with lookups='whole', or run it on 'apart', 'threads' "
+                "or 'spmd'"
             )
         return self
 

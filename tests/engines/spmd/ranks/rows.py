@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from test_lookups import LOOKUPS, SIZES, arrays, parse
 
@@ -27,7 +29,7 @@ def main() -> None:
                     assert result[name].tobytes() == apart[name].tobytes()
     assert by_rows > len(LOOKUPS)
     if connect().rank == 0:
-        print("all agree")
+        sys.stdout.write("all agree\n")
 
 
 if __name__ == "__main__":
