@@ -89,13 +89,13 @@ class RowExchange:
     def _rows(self, block: Array, numbers: Array) -> Array:
         """Rows of a block, one after another."""
         ordered = self._by_row(block)
-        places: Any = np.unravel_index(numbers, ordered.shape[: len(self.named.along)])
+        places = _unravelled(numbers, ordered.shape[: len(self.named.along)])
         return np.ascontiguousarray(ordered[places]).reshape(-1)
 
     def _put(self, block: Array, numbers: Array, rows: Array) -> None:
         ordered = self._by_row(block)
         count = len(self.named.along)
-        places: Any = np.unravel_index(numbers, ordered.shape[:count])
+        places = _unravelled(numbers, ordered.shape[:count])
         ordered[places] = rows.reshape(len(numbers), *ordered.shape[count:])
 
     def _told(self, own: Numbers, others: Mapping[int, Box]) -> Numbers:
@@ -117,6 +117,9 @@ class RowExchange:
         if sends.spans or receives.spans:
             self.carrier.exchange(sends, receives, self.tag).wait()
         return {peer: coming[at : at + count] for peer, (at, count) in into.items()}
+
+
+_unravelled: Any = np.unravel_index
 
 
 def _spans(sizes: Mapping[int, int]) -> dict[int, tuple[int, int]]:
