@@ -21,7 +21,7 @@ import eindecomp as ed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "gallery"))
 
-import experts
+import many_experts
 
 TOKENS, WIDTH, HIDDEN, CHOSEN = 32_768, 4_096, 14_336, 2
 GIB = 1 << 30
@@ -43,8 +43,8 @@ def show_plans(devices: int, seconds: float) -> None:
     least = all_to_alls(TOKENS * CHOSEN, WIDTH, devices)
     each = TOKENS * CHOSEN // devices
     sizes = (TOKENS, WIDTH, HIDDEN, devices)
-    grouped = experts.grouped(*sizes, each // devices, devices, CHOSEN)
-    together = experts.together(*sizes, each, CHOSEN)
+    grouped = many_experts.grouped(*sizes, each // devices, devices, CHOSEN)
+    together = many_experts.together(*sizes, each, CHOSEN)
     print(f"{devices} devices: two all-to-alls {least / GIB:.3f} GiB")
     for name, graph, label, lookups in (
         ("grouped", grouped, "g", "whole"),
@@ -63,7 +63,7 @@ def show_plans(devices: int, seconds: float) -> None:
 def show_runs(devices: int) -> None:
     """Tokens that ask for every expert equally often, computed by devices apart."""
     tokens, width, each = 32 * devices, 64, 64
-    graph = experts.together(tokens, width, 256, devices, each, CHOSEN)
+    graph = many_experts.together(tokens, width, 256, devices, each, CHOSEN)
     plan = planned(graph, devices, "n", "rows", 45)
     rng = np.random.default_rng(0)
     first = np.arange(tokens) % devices

@@ -137,3 +137,36 @@ def test_the_worst_of_all_indices_moves_what_was_planned(kind):
     ]
     assert max(moved) == made.cost
     assert min(moved) == made.cost - 2 * (4 * 8 + 8)  # each finds its row where it is
+
+
+def by_rows(devices: int = 2):
+    """A plan of which a lookup moves only rows."""
+    graph = parse("lookup", {"v": 16, "a": 8, "n": 4})
+    pin = {"F": {"v": devices}, "Z": {"n": devices}}
+    return plan(graph, devices, pin=pin, rewrite=False, lookups="rows")
+
+
+def test_a_plan_says_that_its_bytes_are_a_worst_case(tmp_path):
+    made = by_rows()
+    said = made.explain()
+    assert "that devices receive, at most." in said
+    assert "A worst case: for Z only rows move" in said
+    assert "worst case" in str(made.compare({"by columns": ["a"]}))
+    whole = plan(made.graph, 2, pin=made.pin, rewrite=False)
+    assert "worst case" not in whole.explain() + str(whole.compare({"by columns": ["a"]}))
+    made.save(tmp_path / "plan.json")
+    again = ed.Plan.load(tmp_path / "plan.json")
+    assert (again.lookups, again.cost, again.decisions) == ("rows", made.cost, made.decisions)
+
+
+def test_engines_that_move_blocks_refuse_a_plan_by_rows():
+    program = program_of(by_rows())
+    with pytest.raises(ed.PlanError, match=r"'ray' moves whole blocks.*for Z: plan with lookups"):
+        program.check_moves_blocks("ray")
+    whole = program_of(plan(program.graph, 2, rewrite=False))
+    assert whole.check_moves_blocks("ray") is whole
+
+
+def test_an_unknown_way_to_look_up_is_refused():
+    with pytest.raises(ed.PlanError, match="lookups 'some' is not one of whole, rows"):
+        plan(parse("lookup", SIZES["even"]), 2, lookups="some")
