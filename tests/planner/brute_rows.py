@@ -74,6 +74,10 @@ class RowMasks(ElementMasks):
                         moved[h, n] = min(moved[h, n], need.most / vertex.dtype.itemsize)
         return moved
 
+    def moved(self, vertex: Vertex, held: Sequence[Any], needed: Sequence[Any]) -> Floats:
+        """The elements that devices receive to have all of what they need."""
+        return super().received(vertex, [*map(masks_of, held)], [*map(masks_of, needed)])
+
     def held(self, vertex: Vertex, layouts: Sequence[Any]) -> Floats:
         """The elements on all devices, if each had the largest piece."""
         return super().held(vertex, [*map(masks_of, layouts)])
