@@ -6,6 +6,7 @@ import re
 from itertools import pairwise, product
 from pathlib import Path
 
+import many_experts
 import networkx
 import numpy as np
 import pytest
@@ -124,3 +125,21 @@ def test_links_of_the_gallery_lead_somewhere():
         links = re.findall(r"\]\(([\w./-]+\.(?:md|svg))|src=\"([\w.]+)\"", page.read_text("utf-8"))
         missing = [a or b for a, b in links if not (page.parent / (a or b)).exists()]
         assert not missing, page
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_experts_with_slots_per_device_move_two_all_to_alls(devices):
+    """All slots but those of the device's own expert, there and back, whatever the gates say."""
+    graph = many_experts.grouped(32, 16, 64, devices, 4, devices)
+    pin = {"X": {"g": devices}, "Y": {"g": devices}, "G": {}}
+    made = ed.plan(graph, devices, inputs="sharded", pin=pin, rewrite=False)
+    slots = devices * devices * 4
+    assert made.cost == made.bound == 2 * 4 * slots * 16 * (devices - 1) // devices
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        given = {v.name: rng.normal(size=v.shape).astype(np.float32) for v in graph.inputs}
+        result = ed.run(made, given, engine="apart")
+        assert result.stats.bytes_moved == made.cost
+        np.testing.assert_allclose(
+            result["Y"], ed.evaluate(graph, given)["Y"], rtol=1e-3, atol=1e-3
+        )

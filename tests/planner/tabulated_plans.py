@@ -178,6 +178,9 @@ class Oracle:
         item = vertex.dtype.itemsize * (self.scale or 1)
         from_home = self.space.received(vertex, homes, wanted) * item
         again = self.space.received(vertex, wanted, wanted) * item
+        # A second layout is all of it, where a reader may ask for less.
+        moved: Any = getattr(self.space, "moved", self.space.received)
+        to_keep = moved(vertex, homes, wanted) * item
         load = vertex.dtype.itemsize if self.scale else 0
         kept, also = (load * self.space.held(vertex, own) for own in (homes, wanted))
 
@@ -190,7 +193,7 @@ class Oracle:
             best = sum(plain, np.zeros([1] * len(names)))
             for (keeper, _), at in zip(readers, index, strict=True):
                 # The second layout is the one that this reader needs.
-                total = self._spread(own[at] + also[at], [keeper], names)
+                total = self._spread(to_keep[h][at] + also[at], [keeper], names)
                 for (reader, _), to, fetched in zip(readers, index, plain, strict=True):
                     if reader == keeper:
                         second = self._spread(again[at, to], [keeper], names)

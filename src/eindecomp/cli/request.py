@@ -34,6 +34,7 @@ InputsName = Literal["free", "sharded"]
 ObjectiveName = Literal["bytes", "bound", "time"]
 SolverName = Literal["auto", "exact", "tree", "linear"]
 PiecesName = Literal["balanced", "even", "ceil"]
+LookupsName = Literal["whole", "rows"]
 DEFAULT_WORK = "1.2"
 
 
@@ -141,6 +142,14 @@ class Request:
             "even (not at all, as in JAX), or ceil (chunks of the ceiling, as in DTensor)",
         ),
     ] = "balanced"
+    lookups: Annotated[
+        LookupsName,
+        _option(
+            "NAME",
+            "what moves where an index names rows of a table: whole (blocks of it, exactly as "
+            "many bytes as planned), or rows (only those, at most as many)",
+        ),
+    ] = "whole"
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
     def plan(self, graph: Graph, *, keep_on_interrupt: bool = True) -> Plan:
@@ -164,6 +173,7 @@ class Request:
                 tie=None if self.ties and not tie else tie,
                 work=work_from(self.work),
                 pieces=self.pieces,
+                lookups=self.lookups,
                 time_limit=self.time,
                 on_event=on_event,
                 keep_on_interrupt=keep_on_interrupt,

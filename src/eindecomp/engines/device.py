@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from eindecomp.engines.row_masks import RowMask, named_in
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.library import KernelLibrary
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume, within
+from eindecomp.layout.tiling import box_on
+from eindecomp.planner.costs.named_rows import NUMBER
 from eindecomp.tra.program.device_row import DeviceStep
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
+from eindecomp.tra.program.steps import Compute, Generate, MovedRows, ReduceScatter
 
 
 class Peer(Protocol):
@@ -181,6 +184,35 @@ class Device:
         for target, source in zip(self._within(held, box), peer.read(buffer, box), strict=True):
             self.copy(target, source, peer.number)
         self._note(held, box)
+
+    def named(self, rows: MovedRows, box: Box) -> RowMask:
+        """The rows of a block of a table that the device's block of an index names."""
+        at = box_on(self.program.mesh, rows.index.cut, self.number)
+        [index] = self.read(rows.index.buffer, at)
+        return named_in(rows.named, index, at, box)
+
+    def copy_rows(self, into: int, peer: Peer, buffer: int, box: Box, rows: RowMask) -> None:
+        """Copy rows of a block that a peer holds into a buffer of this device."""
+        held = self._held(into, "writes to")
+        self._copy_rows(self._within(held, box), peer, buffer, box, rows)
+
+    def fetch_rows(self, peer: Peer, buffer: int, box: Box, rows: RowMask) -> tuple[Any, ...]:
+        """A copy of rows of a block that a peer holds, for as long as one step lasts; else 0."""
+        arrays = self._arrays(box, self.program.buffers[buffer].types)
+        self._grow(sum(array.nbytes for array in arrays))
+        for array in arrays:
+            array[...] = 0
+        self._copy_rows(arrays, peer, buffer, box, rows)
+        return arrays
+
+    def _copy_rows(
+        self, targets: Sequence[Any], peer: Peer, buffer: int, box: Box, rows: RowMask
+    ) -> None:
+        for target, source in zip(targets, peer.read(buffer, box), strict=True):
+            copied = rows.copy(target, source)
+            self.received += copied if peer.number != self.number else 0
+        if peer.number != self.number:
+            self.received += NUMBER * rows.count
 
     def copy(self, target: Any, source: Any, peer: int) -> None:
         """Copy a peer's elements, counting their bytes unless the peer is this device itself."""

@@ -9,6 +9,13 @@ pieces of n units has ⌈n/m⌉.
 - `ceil`: each axis of size m cuts what the axes outside it have left, n units, into chunks of
   ⌈n/m⌉, as `torch.chunk` and DTensor do. The last ones are shorter, or empty: 5 over 4 is 2, 2, 1
   and 0.
+
+What a lookup or a scatter moves is a rule of the mesh too. Which rows an index names is known only
+when a plan runs.
+
+- `whole`: whole blocks of tables move, whichever rows are named. What moves is exact.
+- `rows`: only rows that an index names move, each with its number. What moves is a worst case: that
+  every index names another row, and none that the device has.
 """
 
 from __future__ import annotations
@@ -29,6 +36,7 @@ Ints = NDArray[np.int64]
 
 
 BALANCED, EVEN, CEIL = PIECES = ("balanced", "even", "ceil")
+WHOLE, ROWS = LOOKUPS = ("whole", "rows")
 MAX_DEVICES = 1 << 20
 NAME_LENGTH = 1000  # of an axis's name
 SEPARATORS = "+,:="
@@ -47,6 +55,8 @@ class Mesh:
     sizes: tuple[int, ...]
     pieces: str = BALANCED
     """The rule by which its axes cut dimensions into pieces: "balanced", "even" or "ceil"."""
+    lookups: str = WHOLE
+    """What moves where an index names rows of a table: "whole" blocks of it, or those "rows"."""
 
     def __post_init__(self) -> None:
         for name in self.names:

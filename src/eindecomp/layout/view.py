@@ -41,6 +41,39 @@ Dims = tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class NamedRows:
+    """The rows of a table that an index names: the first operand's, or those of a result.
+
+    A row is all that has one place along the looked-up dimension and the labels that the table and
+    the index share. A tile names at most one row for each element of its piece of the index.
+    """
+
+    is_result: bool
+    axis: int
+    index: Labels
+    dims: tuple[str | None, ...]
+    """The label of each dimension of the table, None for the one that is looked up."""
+
+    @property
+    def elements(self) -> Labels:
+        """The labels over which a tile's rows have one element each, at most."""
+        own = (label for label in self.dims if label is not None)
+        return tuple(dict.fromkeys((*self.index, *own)))
+
+    @property
+    def across(self) -> tuple[int, ...]:
+        """The dimensions of the table that lie within a row."""
+        return tuple(
+            d for d, label in enumerate(self.dims) if d != self.axis and label not in self.index
+        )
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """The dimensions that number rows: the one that is looked up, and those shared."""
+        return tuple(d for d in range(len(self.dims)) if d not in self.across)
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The labels that can be cut with their sizes, and the dimensions that carry them."""
 
@@ -49,6 +82,8 @@ class View:
     reads: tuple[Dims | None, ...]
     """For each input its dimensions, or None for one whose elements are never read."""
     output: Dims
+    named: NamedRows | None = None
+    """For a lookup or a scatter, the rows that its index names."""
 
     @property
     def aggregated(self) -> tuple[int, ...]:
@@ -93,12 +128,14 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
             table: list[str | None] = list(op.table)
             table.insert(op.axis, None)
             reads = [_plain(table, shapes[0]), _plain(op.index, shapes[1])]
-            return _view(op.output, made, reads, _plain(op.output, shape))
+            named = NamedRows(False, op.axis, op.index, tuple(table))
+            return _naming(named, _view(op.output, made, reads, _plain(op.output, shape)))
         case ScatterAdd():
             output = [None if label == op.row_label else label for label in op.output]
             reads = [_plain(op.source, shapes[0]), _plain(op.index, shapes[1])]
             sizes = _label_sizes((op.source, op.index), shapes)
-            return _view(tuple(sizes), sizes, reads, _plain(output, shape))
+            named = NamedRows(True, op.axis, op.index, tuple(output))
+            return _naming(named, _view(tuple(sizes), sizes, reads, _plain(output, shape)))
         case Concat():
             kept = [None if label == op.along else label for label in op.output]
             reads = [_plain(kept, shape) for shape in shapes]
@@ -145,6 +182,11 @@ def _view(
     carried = {dim.label for dims in (*reads, output) for dim in dims or ()}
     kept = tuple(label for label in labels if label in carried)
     return View(kept, tuple(sizes[label] for label in kept), tuple(reads), output)
+
+
+def _naming(named: NamedRows, view: View) -> View:
+    """The view of a lookup or a scatter; where a label has size 0, no row is named."""
+    return replace(view, named=named) if {*named.elements} <= {*view.labels} else view
 
 
 def _without(labels: set[str], dims: Dims | None) -> Dims | None:

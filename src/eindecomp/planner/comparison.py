@@ -52,6 +52,8 @@ class Comparison:
         inputs: Where inputs lie, `"sharded"` or `"free"`: free ones take part in neither cost nor
             placing.
         devices: How many devices the plans are for, such as `64`.
+        lookups: `"rows"` if bytes are worst cases where an index names rows of a table, else
+            `"whole"`.
 
     Examples:
         >>> import eindecomp as ed
@@ -65,6 +67,7 @@ class Comparison:
     rows: tuple[Compared, ...]
     inputs: str = "sharded"
     devices: int = 1
+    lookups: str = "whole"
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
-from eindecomp.layout.mesh import BALANCED
+from eindecomp.layout.mesh import BALANCED, WHOLE
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.contraction_order import minimize_with_order
@@ -55,6 +55,7 @@ def plan(
     tie: Mapping[str, str] | None = None,
     work: float | None = 1.2,
     pieces: str = BALANCED,
+    lookups: str = WHOLE,
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -94,6 +95,9 @@ def plan(
         pieces: How sizes are cut that do not divide: `"balanced"`, into pieces that differ by at
             most one, `"even"`, not at all, as JAX requires, or `"ceil"`, into chunks as DTensor
             does, of which the last may be shorter or empty.
+        lookups: What moves where an index names rows of a table: `"whole"` blocks of it, so that
+            what moves is exact, or only those `"rows"`, so that bytes are a worst case and at most
+            so many move. Engines "apart", "threads", "torch" and, on hosts, "spmd" run such plans.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
@@ -120,10 +124,10 @@ def plan(
         (32768, 32768, {'i': 2, 'k': 1, 'j': 2})
     """
     started = planning_time()
-    check_options(graph, objective, solver, inputs, pieces, time_limit, on_event)
+    check_options(graph, objective, solver, inputs, pieces, time_limit, on_event, lookups)
     check_work(work)
     described = described_machine(objective, machine, devices, mesh)
-    laid_out = mesh_of(devices, mesh, described, pieces)
+    laid_out = mesh_of(devices, mesh, described, pieces, lookups)
     planned = rewritten(graph) if rewrite else graph
     check_countable(planned, laid_out)
     # The paper's bound knows no layouts: there the graph's ties have no meaning.

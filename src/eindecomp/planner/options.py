@@ -15,7 +15,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cores import cores
-from eindecomp.layout.mesh import BALANCED, EVEN, PIECES, Mesh, can_cut, is_whole
+from eindecomp.layout.mesh import BALANCED, EVEN, LOOKUPS, PIECES, WHOLE, Mesh, can_cut, is_whole
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import Cost
@@ -138,6 +138,7 @@ def mesh_of(
     axes: Mapping[str, int] | None,
     machine: Machine | None,
     pieces: str = BALANCED,
+    lookups: str = WHOLE,
 ) -> Mesh:
     """The mesh of the user's axes, of the machine's, or of the prime factors of `devices`.
 
@@ -147,8 +148,9 @@ def mesh_of(
     if axes is None and own and devices in (None, Mesh.of_axes(own).devices):
         axes = own
     if axes is None:
-        return replace(Mesh.of_devices(cores() if devices is None else devices), pieces=pieces)
-    mesh = replace(Mesh.of_axes(axes), pieces=pieces)
+        mesh = Mesh.of_devices(cores() if devices is None else devices)
+        return replace(mesh, pieces=pieces, lookups=lookups)
+    mesh = replace(Mesh.of_axes(axes), pieces=pieces, lookups=lookups)
     if devices is not None and devices != mesh.devices:
         has = f"has {mesh.devices} devices" if mesh.names else "is one device"
         raise PlanError(f"the mesh {dict(axes)} {has}, not {devices}: give only one of the two")
@@ -163,6 +165,7 @@ def check_options(
     pieces: str,
     time_limit: float,
     on_event: object = None,
+    lookups: str = WHOLE,
 ) -> None:
     """Refuse a graph that cannot be planned, and options that do not exist."""
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -173,6 +176,7 @@ def check_options(
         ("solver", solver, SOLVERS),
         ("inputs", inputs, INPUTS),
         ("pieces", pieces, PIECES),
+        ("lookups", lookups, LOOKUPS),
     ):
         if isinstance(given, Objective) and what == "objective":
             continue

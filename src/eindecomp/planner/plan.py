@@ -102,6 +102,11 @@ class Plan:
         return self.mesh.pieces
 
     @property
+    def lookups(self) -> str:
+        """What moves where an index names rows of a table: "whole" blocks of it, or "rows"."""
+        return self.mesh.lookups
+
+    @property
     def cost(self) -> Number:
         """What it costs under its objective."""
         return self.costs.total

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.errors import InfeasibleError, PlanError, UnsolvedError, quote
+from eindecomp.layout.mesh import ROWS
 from eindecomp.planner.any_schedule import whole_plan
 from eindecomp.planner.comparison import Compared, Comparison
 from eindecomp.planner.make import plan as make_plan
@@ -37,6 +38,10 @@ FREE = (
     "copies that this needs."
 )
 
+WORST = (
+    "Where only rows of a table move that an index names, bytes are those of the worst case: that "
+    "each names another row, which lies elsewhere."
+)
 ANY = (
     "any schedule: bytes moved, over the least that any schedule moves that divides the work as "
     "evenly and stores inputs and result once."
@@ -79,7 +84,7 @@ def compare(
             if row is None or (row.cost is None and ending.is_interrupted):
                 row = Compared(name, strategy_form(strategy), None, None, None, "interrupted")
             rows.append(row)
-    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices)
+    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices, plan.lookups)
 
 
 def _planned_under(
@@ -103,6 +108,7 @@ def _planned_under(
             pin=plan.pin,
             tie=plan.tie,
             pieces=plan.pieces,
+            lookups=plan.lookups,
             rewrite=False,
             time_limit=time_limit,
             on_event=on_event,
@@ -147,6 +153,7 @@ def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
 def comparison_notes(comparison: Comparison) -> list[str]:
     """What a table of a comparison leaves out, and what its columns do not say."""
     notes = [FREE] if comparison.inputs == "free" else []
+    notes += [WORST] if comparison.lookups == ROWS else []
     notes += [ANY] * any(row.over_any is not None for row in comparison.rows)
     cut = [row.name for row in comparison.rows if row.stopped_by]
     return notes + [f"{DIFFERS} {', '.join(cut)}."] * bool(cut)

@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eindecomp.layout.mesh import BALANCED
+from eindecomp.graph.ops import Gather, ScatterAdd
+from eindecomp.layout.mesh import BALANCED, ROWS
 from eindecomp.planner.any_schedule import AgainstAny, product_alone, whole_plan
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, may_repeat
@@ -32,6 +33,7 @@ from eindecomp.show.words import (
     short,
     table,
 )
+from eindecomp.tra.program.make import program_of
 
 WIDTH = 120  # where there is no terminal
 _LEAST = 40
@@ -89,6 +91,8 @@ def summary(plan: Plan) -> str:
     asked = [f"objective {plan.objective}", f"inputs {plan.inputs}"]
     if plan.pieces != BALANCED:
         asked.append(f"{plan.pieces} pieces")
+    if plan.lookups == ROWS:
+        asked.append("lookups of rows")
     if plan.strategy is not None:
         asked.append(f"strategy {strategy_words(plan.strategy)}")
     if plan.pin:
@@ -105,7 +109,7 @@ def summary(plan: Plan) -> str:
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
         f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
-        *filter(None, [any_schedule_words(plan), repeated(plan)]),
+        *filter(None, [worst_case(plan), any_schedule_words(plan), repeated(plan)]),
         found_words(plan),
     ]
     return "\n".join(line.rstrip() for line in lines)
@@ -122,7 +126,9 @@ def found_words(plan: Plan) -> str:
 
 def meaning(plan: Plan) -> str:
     """What a plan's cost counts."""
-    return _MEANING[_kind(plan)]
+    return _MEANING[_kind(plan)] + ", at most" * bool(
+        plan.objective == "bytes" and worst_case(plan)
+    )
 
 
 def _kind(plan: Plan) -> str:
@@ -302,6 +308,9 @@ def _space(plan: Plan) -> Iterator[str]:
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
         yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
     yield _order_words(plan)
+    if any(isinstance(vertex.op, Gather | ScatterAdd) for vertex in plan.graph.vertices.values()):
+        rows = " or, at worst, a row for each index" * (plan.lookups == ROWS)
+        yield f"lookups that move whole blocks of tables{rows}"
     if plan.objective == "time" and plan.machine is not None and plan.machine.overlap:
         yield "communication beside a vertex's own computing, in equal shares, an approximation"
     limits = {
@@ -335,6 +344,22 @@ def repeated(plan: Plan) -> str:
     return (
         f"Devices repeat work: {which} {verb} not cut into {plan.devices} pieces, as the factors "
         "of that number do not fit the sizes."
+    )
+
+
+def worst_case(plan: Plan) -> str:
+    """A sentence on bytes that depend on what indices name when the plan runs."""
+    if plan.lookups != ROWS or plan.objective == "bound":
+        return ""
+    by_rows = program_of(plan).by_rows
+    if not by_rows:
+        return ""
+    names = list(dict.fromkeys(step.vertex for step in by_rows))
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    most = sum(step.rows.most for step in by_rows if step.rows is not None)
+    return (
+        f"A worst case: for {', '.join(names[:_NAMES])}{more} only rows move that an index names, "
+        f"at most {exact(most, 'bytes')} if each names another row that lies elsewhere."
     )
 
 

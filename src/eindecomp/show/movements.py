@@ -22,6 +22,7 @@ from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import Cut, bits_of
 from eindecomp.layout.view import Dims, View, view_of
 from eindecomp.planner.costs.cost import Number, aggregate_cost, join_cost
+from eindecomp.planner.costs.named_rows import fetched as fetched_as
 from eindecomp.planner.costs.price import Price, beyond, hidden, may_repeat, price_of
 from eindecomp.planner.minimize_bound import BoundModel
 from eindecomp.planner.plan import Plan
@@ -310,10 +311,10 @@ def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
     items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
     hides = _hides(plan, name, own, price)
     fetched = {True: np.zeros((1, 1), dtype=np.int64), False: np.zeros((1, 1), dtype=np.int64)}
-    for source, reads, item in zip(vertex.inputs, own.reads, items, strict=True):
+    for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
         held = held_cuts(plan, source)
         if reads is not None and held:
-            cost = beyond(price.fetch(held, reads.cuts, item).min(axis=0)[reads.of], hides)
+            cost = beyond(fetched_as(price, own, k, held, items[k]).min(axis=0), hides)
             is_given = source in plan.given
             fetched[is_given] = fetched[is_given] + cost[:, None]
     partial = state_bytes(plan.graph, vertex)
@@ -349,27 +350,27 @@ def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
 def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tuple[Any, Any]:
     """For each home what its second layout costs, if it is worth having, and what readers pay."""
     item = plan.graph[name].dtype.itemsize
-    needs: list[tuple[Cut, Any | None]] = []
+    needs: list[tuple[Choices, int, Cut, Any | None]] = []
     for reader, k in [(reader, k) for maker, reader, k in plan.costs.edges if maker == name]:
         view = view_of(plan.graph, plan.graph[reader])
         decided = decided_choices(view, plan.mesh, plan.decisions[reader])
         reads = decided.reads[k]
         assert reads is not None  # noqa: S101 - it costs something, so it is read
-        needs.append((reads.cuts[0], _hides(plan, reader, decided, price)))
+        needs.append((decided, k, reads.cuts[0], _hides(plan, reader, decided, price)))
 
     def paid(seconds: list[Cut]) -> Any:
         """What readers pay who read the home, or a second layout."""
         total: Any = np.zeros(len(homes), dtype=np.int64)
-        for need, hides in needs:
-            direct = price.fetch(homes, [need], item)[:, 0]
-            relayed = [price.fetch([second], [need], item)[0] for second in seconds]
+        for decided, k, _, hides in needs:
+            direct = fetched_as(price, decided, k, homes, item)[:, 0]
+            relayed = [fetched_as(price, decided, k, [second], item)[0] for second in seconds]
             total = total + beyond(reduce(np.minimum, [direct, *relayed]), hides)
         return total
 
     choose: Any = np.where
     handed: Any = paid([])
     kept: Any = np.zeros(len(homes), dtype=np.int64)
-    for second in dict.fromkeys(need for need, _ in needs) if len(needs) > 1 else ():
+    for second in dict.fromkeys(need for _, _, need, _ in needs) if len(needs) > 1 else ():
         move, less = price.fetch(homes, [second], item)[:, 0], paid([second])
         is_worth_it: Any = move + less < kept + handed
         kept, handed = choose(is_worth_it, move, kept), choose(is_worth_it, less, handed)

@@ -22,7 +22,7 @@ from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
-from eindecomp.layout.mesh import PIECES, Mesh
+from eindecomp.layout.mesh import LOOKUPS, PIECES, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.price import OBJECTIVES, Objective, price_of
@@ -45,8 +45,9 @@ from eindecomp.store.plan_decisions import (
 )
 
 _FIELDS = (
-    "graph", "mesh", "pieces", "objective", "inputs", "strategy", "pin", "tie", "memory", "work",
-    "orders", "machine", "solver", "method", "stopped_by", "seconds", "cost", "bound", "vertices",
+    "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
+    "work", "orders", "machine", "solver", "method", "stopped_by", "seconds", "cost", "bound",
+    "vertices",
     "given",
 )  # fmt: skip
 PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
@@ -78,6 +79,7 @@ def to_json(plan: Plan) -> bytes:
         "bound": plan.bound,
         "mesh": list(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
         "pieces": plan.pieces,
+        "lookups": plan.lookups,
         "inputs": plan.inputs,
         "strategy": plan.strategy,
         "pin": plan.pin,
@@ -112,7 +114,8 @@ def from_json(data: bytes, name: str = "plan") -> Plan:
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
-    mesh = replace(Mesh.of_axes(read_axes(root["mesh"])), pieces=root["pieces"].one_of(PIECES))
+    pieces, lookups = root["pieces"].one_of(PIECES), root["lookups"].one_of(LOOKUPS)
+    mesh = replace(Mesh.of_axes(read_axes(root["mesh"])), pieces=pieces, lookups=lookups)
     objective = root["objective"].one_of(OBJECTIVES)
     inputs = root["inputs"].one_of(INPUTS)
     machine = root["machine"].if_any(read_machine)

@@ -32,6 +32,13 @@ def test_the_same_over_torch(ranks):
 
 @pytest.mark.long
 @every_launcher
+def test_rows_move_as_between_devices_apart(launcher):
+    job = run_job(launcher, 2 if launcher == "torch" else 4, "rows.py")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+@pytest.mark.long
+@every_launcher
 def test_tensors_stay_and_move(launcher):
     job = run_job(launcher, 2 if launcher == "torch" else 3, "lifecycle.py")
     assert (job.status, job.out) == (0, "all agree\n"), job.err

@@ -19,7 +19,7 @@ from eindecomp.engines.result import Listener, Result, RunRecord, TensorFreed
 from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array
-from eindecomp.layout.boxes import shape_of, volume, within
+from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.device_row import DeviceStep, moves
@@ -166,7 +166,7 @@ class _ApartRun:
                 self._move(device, step, own)
             case ReduceScatter():
                 members = (self.devices[member] for member in own.members)
-                device.reduce(own, (device.fetch(m, step.source, own.box) for m in members))
+                device.reduce(own, (self._part(device, m, step, own.box) for m in members))
             case AllGather():
                 for piece in own.exchange.receives:
                     peer = self.devices[piece.peer]
@@ -174,6 +174,12 @@ class _ApartRun:
             case Free():
                 freed = device.free(step.buffer)
                 self.record.tell(TensorFreed(self.program.buffers[step.buffer].tensor, freed))
+
+    def _part(self, device: Device, member: Device, step: ReduceScatter, box: Box) -> Any:
+        """A member's partial result: all of a block, or its rows that the member's index names."""
+        if step.rows is None or member is device:
+            return device.fetch(member, step.source, box)
+        return device.fetch_rows(member, step.source, box, member.named(step.rows, box))
 
     def _load(self, device: Device, step: Load, own: DeviceStep) -> None:
         buffer = self.program.buffers[step.into]
@@ -197,9 +203,16 @@ class _ApartRun:
             views = device.read(step.source, own.box)
             device.hold(step.into, HeldBlock(own.box, views, 0))
             return
-        device.allocate(step.into)
+        held = device.allocate(step.into)
         for piece in (*own.exchange.kept, *own.exchange.receives):
-            device.copy_block(step.into, self.devices[piece.peer], step.source, piece.box)
+            peer = self.devices[piece.peer]
+            if step.rows is None:
+                device.copy_block(step.into, peer, step.source, piece.box)
+            else:
+                wanted = device.named(step.rows, piece.box)
+                device.copy_rows(step.into, peer, step.source, piece.box, wanted)
+        if step.rows is not None:
+            held.arrived = None  # all that is read of it is there
 
 
 def _rearrange(held: Blocks, wanted: Tiling, device: Device, target: Array) -> None:

@@ -84,7 +84,7 @@ class JaxEngine:
 
     def prepare(self, plan: Plan) -> JaxProgram:
         """Make a plan ready to run; equal plans are compiled once."""
-        program = program_of(plan)
+        program = program_of(plan).check_moves_blocks(NAME)
         key = (str(plan.graph), program.mesh, program.buffers, program.steps)
         with self._lock:
             if key not in self._made:

@@ -108,7 +108,7 @@ class RayEngine:
 
     def prepare(self, plan: Plan) -> RayProgram:
         """Make a plan ready to run."""
-        program = program_of(plan)
+        program = program_of(plan).check_moves_blocks(NAME)
         return RayProgram(self, program, check_outputs(program.graph, self.outputs))
 
     def close(self) -> None:

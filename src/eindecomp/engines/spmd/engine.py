@@ -102,7 +102,10 @@ class SpmdEngine:
 
     def prepare(self, plan: Plan) -> SpmdProgram:
         """Make a plan ready to run; all ranks do so together."""
-        return SpmdProgram(program_of(plan), self)
+        program = program_of(plan)
+        if self.arrays.kind != "numpy":
+            program.check_moves_blocks(f"{NAME} on {self.arrays.kind}")
+        return SpmdProgram(program, self)
 
 
 class SpmdProgram:

@@ -20,12 +20,13 @@ from eindecomp.engines.spmd.exchange import (
     exchange_of,
 )
 from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange, MappedReads
+from eindecomp.engines.spmd.row_exchange import RowExchange
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.cut import bits_of
-from eindecomp.layout.tiling import Tiling, group_along
+from eindecomp.layout.tiling import Tiling, box_on, group_along
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.program import Program
@@ -38,6 +39,7 @@ from eindecomp.tra.program.steps import (
     Generate,
     Load,
     Move,
+    MovedRows,
     Read,
     ReduceScatter,
     Role,
@@ -214,6 +216,15 @@ class _Binder:
             make = partial(self.arrays.make, is_shared=is_shared)
         return Room(tuple((shape, dtype) for dtype in made.types), nbytes, make)
 
+    def _making(self, buffer: int) -> Do:
+        """What makes room for a buffer."""
+        room = self._room(buffer)
+
+        def make(memory: RankMemory) -> None:
+            memory.make(buffer, room)
+
+        return make
+
     # What it does alone
 
     def _generate(self, step: Generate, own: DeviceStep) -> Do:
@@ -271,6 +282,8 @@ class _Binder:
     # What it does with others
 
     def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
+        if step.rows is not None:
+            return self._move_rows(number, step, step.rows, own)
         source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.program, self.program.buffers[into], self.rank)
         if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
@@ -291,6 +304,32 @@ class _Binder:
             self._start(memory, number, exchange, source, into)
 
         return BoundStep(make_and_begin, _ending(number))
+
+    def _rows(self, number: int, rows: MovedRows, source: int, own: DeviceStep) -> RowExchange:
+        """What travels of a table of which an index names rows."""
+        gives, takes = (
+            {each.peer: each.box for each in part}
+            for part in (own.exchange.sends, own.exchange.receives)
+        )
+        at = box_on(self.program.mesh, rows.index.cut, self.rank)
+        carrier, held = self.arrays.carrier, self._box(source)
+        return RowExchange(carrier, number, rows.named, at, held, gives, takes)
+
+    def _move_rows(self, number: int, step: Move, rows: MovedRows, own: DeviceStep) -> BoundStep:
+        source, into = step.source, step.into
+        exchange, read = self._rows(number, rows, source, own), self._read_index(rows)
+        kept = [each.box for each in own.exchange.kept]
+
+        def move(memory: RankMemory) -> None:
+            index, held, target = read(memory), memory.array(source), memory.array(into)
+            memory.received[number] += exchange.look_up(index, held, target, own.box)
+            for box in kept:
+                exchange.keep(index, held, target, own.box, box)
+
+        return BoundStep(self._making(into), move)
+
+    def _read_index(self, rows: MovedRows) -> Callable[[RankMemory], Array]:
+        return self._read(rows.index, box_on(self.program.mesh, rows.index.cut, self.rank))
 
     def _start(
         self, memory: RankMemory, number: int, exchange: Communication, source: int, into: int
@@ -336,6 +375,8 @@ class _Binder:
 
         It does so in the order of the plan, so that every run and every engine rounds alike.
         """
+        if step.rows is not None:
+            return self._reduce_rows(number, step, step.rows, own)
         source, home, arrays = step.source, step.into, self.arrays
         types, room = self.program.buffers[source].types, self._room(home)
         exchange, shape = self._parts(number, step, own)
@@ -358,6 +399,26 @@ class _Binder:
             memory.bytes_held -= sum([stack.nbytes for stack in stacks])
 
         return BoundStep(begin, end)
+
+    def _reduce_rows(
+        self, number: int, step: ReduceScatter, rows: MovedRows, own: DeviceStep
+    ) -> BoundStep:
+        """Members exchange rows of which they have partial sums; of all others those are 0."""
+        source, home = step.source, step.into
+        [of] = self.program.buffers[source].types
+        exchange, read = self._rows(number, rows, source, own), self._read_index(rows)
+        _, shape = self._parts(number, step, own)
+        combine = self._combine(step, own)
+
+        def reduce(memory: RankMemory) -> None:
+            parts = self.arrays.library.empty(shape, of)
+            parts[...] = 0
+            memory.grow(parts.nbytes)
+            memory.received[number] += exchange.reduce(read(memory), memory.array(source), parts)
+            combine(memory, [parts])
+            memory.bytes_held -= parts.nbytes
+
+        return BoundStep(self._making(home), reduce)
 
     def _parts(
         self, number: int, step: ReduceScatter, own: DeviceStep

@@ -20,6 +20,7 @@ from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
 from eindecomp.layout.view import Dims, View, dim_parts, planned_views, tile_sides, view_of
+from eindecomp.planner.costs.named_rows import fetched
 from eindecomp.planner.costs.price import Price, beyond, hidden
 from eindecomp.planner.space.choices import Decision, Layouts, decided_choices
 from eindecomp.solve.problem.arrays import Ints
@@ -112,19 +113,19 @@ def decided_cost(
         items = tuple(graph[n].dtype.itemsize for n in vertex.inputs)
         costs.compute[name] = price.compute(vertex, own, items)[0].item()
         item = vertex.dtype.itemsize
-        fetched = {
-            k: (source, reads)
+        sources = {
+            k: source
             for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True))
             if reads is not None and (source in decisions or source in given)
         }
-        hides = hidden(price, vertex, own, items, len(fetched))
+        hides = hidden(price, vertex, own, items, len(sources))
         scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
         costs.aggregate[name] = beyond(scatter, hides)[0, 0].item()
         costs.join[name] = 0
         costs.repartition[name] = _kept(price, decision.layouts, vertex)
-        for k, (source, reads) in fetched.items():
+        for k, source in sources.items():
             held = decisions[source].layouts if source in decisions else given[source]
-            cost = beyond(price.fetch(held.cuts, reads.cuts, items[k]).min(), hides)
+            cost = beyond(fetched(price, own, k, held.cuts, items[k]).min(), hides)
             cost = np.asarray(cost).item()
             part = costs.repartition if source in decisions else costs.join
             part[name] += cost

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.mesh import ROWS, Mesh
 from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES, Collective, Curve, Line, Machine
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
 from eindecomp.planner.space.choices import Choices
@@ -32,6 +32,11 @@ class LeastBytes:
     """The fewest bytes that a movement can take, whichever axes cut which labels."""
 
     mesh: Mesh
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether lookups and scatters move only rows that an index names."""
+        return self.mesh.lookups == ROWS
 
     @property
     def levels(self) -> tuple[tuple[int, ...], ...]:

@@ -26,7 +26,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.cut import Cut, largest_side, nests_outward, outer_cut
-from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.mesh import ROWS, Mesh
 from eindecomp.layout.overlaps import covers, moved, overlaps_within, totals
 from eindecomp.layout.view import View, dim_parts, tile_sides
 from eindecomp.planner.costs.machine import (
@@ -37,6 +37,7 @@ from eindecomp.planner.costs.machine import (
     function_seconds,
     rate,
 )
+from eindecomp.planner.costs.named_rows import reduced
 from eindecomp.planner.space.choices import Choices
 from eindecomp.solve.problem.arrays import Costs, Floats, Mask, infinite_where
 
@@ -96,6 +97,11 @@ class PriceInBytes:
 
     mesh: Mesh
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether lookups and scatters move only rows that an index names."""
+        return self.mesh.lookups == ROWS
+
     def on(self, mesh: Mesh) -> PriceInBytes:
         """The same prices on another mesh."""
         return PriceInBytes(mesh)
@@ -106,8 +112,9 @@ class PriceInBytes:
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """The elements of partial results, then those of results, as often as they move."""
-        moved = partial * elements * choices.reduced + item * elements * choices.gathered
-        return infinite_where(choices.reduced < 0, moved)
+        moved = partial * elements * choices.reduced
+        moved = reduced(choices, moved, partial) if self.by_rows else moved
+        return infinite_where(choices.reduced < 0, moved + item * elements * choices.gathered)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
         """Nothing."""

@@ -26,6 +26,7 @@ from eindecomp.graph.work import state_bytes
 from eindecomp.layout.cut import Cut
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
+from eindecomp.planner.costs.named_rows import rows_read
 from eindecomp.planner.costs.price import Price, beyond, hidden
 from eindecomp.planner.model.tables import (
     CostTables,
@@ -331,6 +332,7 @@ class MovementModel:
             self.sharers.get(name, 1),
             self.relays.get(name, ()),
             hides,
+            rows_read(self.price, site.choices, k, self.graph[name].dtype.itemsize),
         )
         maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)

@@ -16,6 +16,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import Cut
 from eindecomp.layout.view import View, is_planned, view_of
 from eindecomp.planner import budgets
+from eindecomp.planner.costs.named_rows import RowsRead
 from eindecomp.planner.costs.price import Price, beyond
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -150,6 +151,8 @@ class InputRead:
     """The layouts through which a divided fetch may go, if that costs less."""
     hides: Any = None
     """What each assignment of the reader hides of a fetch; None for nothing."""
+    rows: RowsRead | None = None
+    """What fetching rows costs at worst; None where blocks are fetched whole."""
 
     @property
     def _from_second(self) -> Mask:
@@ -166,16 +169,19 @@ class InputRead:
             onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
             for k in range(len(self.relays)):
                 price = np.minimum(price, there[:, k, None] + onward[k])
-        table = self._read(self.holder.spread(price))
+        table = self.holder.spread(self._read(self.holder.homes, price))
         if self.sharers > 1:
             # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
             whole = table.dtype.kind == "i" and self.sharers != inf
             table = table // int(self.sharers) if whole else table / self.sharers
         return np.where(self._from_second[None], 0, table)
 
-    def _read(self, price: Any) -> Any:
+    def _read(self, held: tuple[Cut, ...], price: Any) -> Any:
         """From a column for each needed cut to one for each choice of the reader."""
         hides = None if self.hides is None else np.repeat(self.hides, self.flags)[None]
+        if self.rows is not None:
+            price = np.repeat(self.rows.cheaper(price, held, self.reads), self.flags, axis=1)
+            return beyond(price, hides)
         return beyond(price[:, np.repeat(self.reads.of, self.flags)], hides)
 
     def second_table(self) -> Any:
@@ -183,12 +189,13 @@ class InputRead:
         price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
         said = self._from_second[None]
         none = infinite_where(said, np.zeros((1, 1), price.dtype))
-        return np.concatenate([none, np.where(said, self._read(price), 0)])
+        return np.concatenate([none, np.where(said, self._read(self.second_layouts, price), 0)])
 
     def cheaper_table(self) -> Any:
         """From whichever costs less: the holder's choices × second layouts × the reader's."""
         from_home = self.home_table()
-        second = self._read(self.price.fetch(self.second_layouts, self.reads.cuts, self.item))
+        price = self.price.fetch(self.second_layouts, self.reads.cuts, self.item)
+        second = self._read(self.second_layouts, price)
         none = infinite_where(np.ones((1, second.shape[1]), dtype=bool), second[:1])
         return np.minimum(from_home[:, None], np.concatenate([none, second])[None])
 

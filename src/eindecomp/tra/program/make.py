@@ -8,16 +8,24 @@ from functools import lru_cache
 
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_types
+from eindecomp.graph.work import state_bytes, state_types
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.cut import Cut, used_axes
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import view_of
+from eindecomp.planner.costs.named_rows import fetched, most_bytes, reduced
 from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import Decision, Layouts, cut_of, decided_choices, summed_axes
+from eindecomp.planner.space.choices import (
+    Choices,
+    Decision,
+    Layouts,
+    cut_of,
+    decided_choices,
+    summed_axes,
+)
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.program import Program
 
@@ -112,10 +120,7 @@ class _ProgramMaker:
             # An input is moved to its second layout when it is first read.
             if source in self.plan.given and len(self.lies[source]) == 1:
                 self._keep_second(self.plan.graph[source], self.plan.given[source])
-        reads = tuple(
-            None if need is None else self._operand(vertex, source, need.cuts[0])
-            for source, need in zip(vertex.inputs, choice.reads, strict=True)
-        )
+        reads = self._operands(vertex, choice)
         summed = summed_axes(view, decision.assignment)
         if not summed:
             home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
@@ -127,15 +132,69 @@ class _ProgramMaker:
             self.added.append(steps.Compute(vertex.name, reads, partial, is_partial=True))
             home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
             split = summed & ~used_axes(decision.home)
-            self.added.append(steps.ReduceScatter(vertex.name, partial, home, summed, split))
+            rows = self._partial_rows(vertex, choice, reads)
+            self.added.append(steps.ReduceScatter(vertex.name, partial, home, summed, split, rows))
             if split:
                 self.added.append(steps.AllGather(vertex.name, home, split))
         self.lies[vertex.name] = [home]
         self._keep_second(vertex, decision.layouts)
 
-    def _move(self, vertex: str, source: int, into: int) -> None:
+    def _partial_rows(
+        self, vertex: Vertex, choice: Choices, reads: tuple[steps.Read | None, ...]
+    ) -> steps.MovedRows | None:
+        """The rows of a scatter that are reduced, where those are less than whole blocks."""
+        named = choice.view.named
+        if named is None or not PriceInBytes(self.mesh).by_rows:
+            return None
+        item = state_bytes(self.plan.graph, vertex)
+        blocks = item * vertex.elements * choice.reduced
+        if reduced(choice, blocks, item)[0, 0] == blocks[0, 0]:
+            return None
+        index = reads[1]
+        assert index is not None  # noqa: S101 - a scatter reads its index
+        return steps.MovedRows(index, named, int(most_bytes(choice, named, item)[0]))
+
+    def _move(
+        self, vertex: str, source: int, into: int, rows: steps.MovedRows | None = None
+    ) -> None:
         tilings = (self.buffers[number].tiling for number in (source, into))
-        self.added.append(steps.Move(vertex, source, into, steps.pattern_of(self.mesh, *tilings)))
+        pattern = steps.pattern_of(self.mesh, *tilings)
+        self.added.append(steps.Move(vertex, source, into, pattern, rows))
+
+    def _operands(self, vertex: Vertex, choice: Choices) -> tuple[steps.Read | None, ...]:
+        """Where all operands are read: an index first, which may say what is fetched of a table."""
+        sources = [*zip(vertex.inputs, choice.reads, strict=True)]
+        named = choice.view.named
+        if named is None or named.is_result or not PriceInBytes(self.mesh).by_rows:
+            return tuple(
+                None if need is None else self._operand(vertex, source, need.cuts[0])
+                for source, need in sources
+            )
+        (table, wanted), (index, at) = sources
+        assert wanted is not None and at is not None  # noqa: S101, PT018 - lookups read both
+        where = self._operand(vertex, index, at.cuts[0])
+        return self._looked_up(vertex, choice, table, where), where
+
+    def _looked_up(
+        self, vertex: Vertex, choice: Choices, source: str, index: steps.Read
+    ) -> steps.Read:
+        """Where a lookup reads its table: fetched as rows where those are less than blocks."""
+        reads, named, price = choice.reads[0], choice.view.named, PriceInBytes(self.mesh)
+        assert reads is not None and named is not None  # noqa: S101, PT018 - of a lookup
+        need, origin = reads.cuts[0], self.plan.graph[source]
+        if source not in self.plan.decisions and source not in self.plan.given:
+            return self._operand(vertex, source, need)
+        cuts = [self.buffers[number].tiling.cut for number in self.lies[source]]
+        item = origin.dtype.itemsize
+        costs = fetched(price, choice, 0, cuts, item)[:, 0]
+        nearest = int(costs.argmin())
+        if costs[nearest] == price.fetch(cuts, [need], item)[nearest, 0]:
+            return self._operand(vertex, source, need)
+        held = self.lies[source][nearest]
+        piece = self.buffer(origin, steps.Role.PIECE, Tiling(need), alias_of=held)
+        rows = steps.MovedRows(index, named, int(most_bytes(choice, named, item)[0]))
+        self._move(vertex.name, held, piece, rows)
+        return steps.Read(piece, need)
 
     def _operand(self, vertex: Vertex, source: str, need: Cut) -> steps.Read:
         """Where an operand is read, after it was fetched from where that moves least."""

@@ -45,7 +45,8 @@ def overlapped(program: Program) -> tuple[StepPart, ...]:
     """Where communication that is ended late ends."""
     for number, step in enumerate(program.steps):
         is_local = isinstance(step, steps.Move) and isinstance(step.pattern, steps.LocalSlice)
-        if is_local or not isinstance(step, steps.Communication):
+        by_rows = getattr(step, "rows", None) is not None  # of an index that must be there, too
+        if is_local or by_rows or not isinstance(step, steps.Communication):
             continue
         source, into = step.source, step.into
         ready = places.ready(source, number)

@@ -24,6 +24,7 @@ from eindecomp.tra.program.steps import (
     Generate,
     Load,
     Move,
+    MovedRows,
     ReduceScatter,
     Role,
     Step,
@@ -85,8 +86,10 @@ class Program:
         return DeviceRow(device, row, received, sent)
 
     def moved_by(self, step: Step) -> int:
-        """The bytes that all devices receive in a step."""
+        """The bytes that all devices receive in a step; at most, where only some rows move."""
         match step:
+            case Move(rows=MovedRows(most=most)) | ReduceScatter(rows=MovedRows(most=most)):
+                return most
             case Move():
                 source, into = self.buffers[step.source].tiling, self.buffers[step.into]
                 return into.item * int(moved(self.mesh, [source.cut], [into.tiling.cut])[0, 0])
@@ -114,6 +117,23 @@ class Program:
         steps = (step for step in self.steps if isinstance(step, Communication))
         pairs = ((step, self.moved_by(step)) for step in steps)
         return tuple((step, count) for step, count in pairs if count)
+
+    @cached_property
+    def by_rows(self) -> tuple[Move | ReduceScatter, ...]:
+        """The steps that move only rows that an index names."""
+        steps = (step for step in self.steps if isinstance(step, Move | ReduceScatter))
+        return tuple(step for step in steps if step.rows is not None)
+
+    def check_moves_blocks(self, engine: str) -> Program:
+        """The program itself, for an engine that cannot move only some rows of a block."""
+        if self.by_rows:
+            names = ", ".join(dict.fromkeys(step.vertex for step in self.by_rows))
+            raise PlanError(
+                f"engine {engine!r} moves whole blocks, and this plan only rows that an index "
+                f"names, for {names}: plan with lookups='whole', or run it on 'apart', 'threads' "
+                "or 'spmd'"
+            )
+        return self
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -179,7 +199,8 @@ class Program:
                 axes = ", ".join(self.mesh.names[axis] for axis in axes_in(self.mesh, step.axes))
                 to = f"to {named(step.into)} " * isinstance(step, ReduceScatter)
                 how = f"{to}over {axes}:"
-        return f"{kind_of(step)} {named(step.source)} {how} {self.moved_by(step):,} bytes"
+        most = "at most " * (getattr(step, "rows", None) is not None)
+        return f"{kind_of(step)} {named(step.source)} {how} {most}{self.moved_by(step):,} bytes"
 
     def __str__(self) -> str:
         counted = ", ".join(f"{n} {kind}" for kind, n in self.counts.items())

@@ -17,6 +17,7 @@ from eindecomp.layout.cut import Cut, Span, axes_in, is_plain, pieces_by, used_a
 from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.overlaps import moved
 from eindecomp.layout.tiling import Tiling
+from eindecomp.layout.view import NamedRows
 
 Number = int
 """A buffer, by its place among those of its program."""
@@ -47,6 +48,20 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedRows:
+    """Which rows of a table move: those that a block of an index names, each with its number.
+
+    For a lookup it is the block of the device that wants rows, for a reduction that of the device
+    that has partial sums of them; all others are 0.
+    """
+
+    index: Read
+    named: NamedRows
+    most: int
+    """The bytes that all devices receive at most, numbers of rows included."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """One kernel call on every device: a tile of a vertex, or a part of its sum."""
 
@@ -66,6 +81,8 @@ class Move:
     source: Number
     into: Number
     pattern: Pattern
+    rows: MovedRows | None = None
+    """The rows that are put together, nothing else of the block; None for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,8 @@ class ReduceScatter:
     into: Number
     axes: int
     split: int
+    rows: MovedRows | None = None
+    """The rows of which there are partial sums; None for whole blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +142,8 @@ def used_by(step: Step) -> tuple[int, ...]:
         case Compute():
             return (*(read.buffer for read in step.reads if read is not None), step.into)
         case Move() | ReduceScatter():
-            return (step.source, step.into)
+            index = () if step.rows is None else (step.rows.index.buffer,)
+            return (step.source, *index, step.into)
         case AllGather() | Free():
             return (step.buffer,)
 
