@@ -62,16 +62,13 @@ def layout_of(cut: Sequence[object]) -> Layout:
     return tuple(span.axes for span in cut)
 
 
-def message(machine: Machine, kind: str, axis: str, size: float, messages: int) -> float:
+def message(machine: Machine, kind: str, axis: str, size: float, rounds: int) -> float:
     """One device receives so many bytes along an axis."""
     curves = machine.transfers.get(kind, {})
     curve = curves.get(axis, curves.get("*"))
     if curve is None:
-        latency, bandwidth = (
-            given[axis] if isinstance(given, dict) else given
-            for given in (machine.latency, machine.bandwidth)
-        )
-        return messages * (machine.task_overhead + latency) + size / bandwidth
+        latency, bandwidth = link(machine, axis)
+        return rounds * (machine.task_overhead + latency) + size / bandwidth
     before = (0.0, curve.points[0][1])
     for point in curve.points:
         if size <= point[0]:
@@ -81,11 +78,52 @@ def message(machine: Machine, kind: str, axis: str, size: float, messages: int) 
     return size / before[0] * before[1]
 
 
+def link(machine: Machine, axis: str) -> tuple[float, float]:
+    latency, bandwidth = (
+        given[axis] if isinstance(given, dict) else given
+        for given in (machine.latency, machine.bandwidth)
+    )
+    return latency, bandwidth
+
+
+def exchanged(mesh: Mesh, machine: Machine, amounts: Mapping[int, tuple[str, float]]) -> float:
+    """Each device receives so many bytes along some axes, by these collectives.
+
+    Neighbouring axes with the same links, unless they were measured, have their rounds in common.
+    """
+    curved = {
+        axis
+        for axis, name in enumerate(mesh.names)
+        if any(name in curves or "*" in curves for curves in machine.transfers.values())
+    }
+    seconds, last = 0.0, -1
+    ring = 1
+    for axis, (kind, size) in sorted(amounts.items()):
+        name, count = mesh.names[axis], mesh.sizes[axis]
+        between = {link(machine, mesh.names[k]) for k in range(last, axis + 1)} if last >= 0 else {}
+        is_next = len(between) == 1 and not curved & set(range(last, axis + 1))
+        if machine.rounds == "ring":
+            rounds = ring * (count - 1) if is_next else count - 1
+            ring = ring * count if is_next else count
+        else:
+            rounds = next(k for k in range(count) if 2**k >= count)
+        seconds += message(machine, kind, name, size, rounds)
+        last = axis
+    return seconds
+
+
 def fetched(mesh: Mesh, machine: Machine, tensor: Vertex, held: Layout, need: Layout) -> float:
-    """Each element comes from the device that agrees with this one on the most outer axes."""
+    """Each element comes from the device that agrees with this one on the most outer axes.
+
+    Devices that differ only along axes that gather want the same: inside an axis, they share what
+    comes across it, and hand their shares on along the axes inside.
+    """
     at = list(product(*map(range, mesh.sizes)))
     has, wants = (boxes(tensor.shape, layout, mesh.sizes) for layout in (held, need))
-    crossing = [0] * len(mesh.sizes)
+    axes = range(len(mesh.sizes))
+    gathers = [a for a in axes if fetching(held, need, a) == "all_gather"]
+    share = [1 / prod(mesh.sizes[b] for b in gathers if b > a) for a in axes]
+    crossing = [0.0] * len(mesh.sizes)
     for here, box in zip(at, wants, strict=True):
         for element in product(*(range(*side) for side in box)):
             near = max(
@@ -93,15 +131,13 @@ def fetched(mesh: Mesh, machine: Machine, tensor: Vertex, held: Layout, need: La
                 for there, own in zip(at, has, strict=True)
                 if all(a <= e < b for e, (a, b) in zip(element, own, strict=True))
             )
-            if near < len(mesh.sizes):
-                crossing[near] += 1
-    seconds = 0.0
-    for axis, count in enumerate(crossing):
-        if count:
-            size = count * tensor.dtype.itemsize / mesh.devices
-            kind = fetching(held, need, axis)
-            seconds += message(machine, kind, mesh.names[axis], size, 1)
-    return seconds
+            there = 0.0
+            for axis in axes[near:]:
+                crossing[axis] += share[axis] - there
+                there = share[axis]
+    item = tensor.dtype.itemsize / mesh.devices
+    amounts = {a: (fetching(held, need, a), crossing[a] * item) for a in axes if crossing[a] > 1e-9}
+    return exchanged(mesh, machine, amounts)
 
 
 def agreeing(one: Sequence[int], other: Sequence[int]) -> int:
@@ -124,19 +160,20 @@ def reduced(mesh, machine, vertex, axes_of, summed, scattered) -> float:
     """Partial results are halved, or more, along one axis after another, then gathered again."""
     tiles = prod(mesh.sizes[a] for x in vertex.labels for a in axes_of[x])
     width = 2 if vertex.dtype.name == "float16" else 1
-    size, seconds = vertex.elements * vertex.dtype.itemsize * width / tiles, 0.0
+    size = vertex.elements * vertex.dtype.itemsize * width / tiles
+    amounts = {}
     for axis in reversed(summed):
         ways = mesh.sizes[axis]
-        received = size / ways * (ways - 1)
-        seconds += message(machine, "reduce_scatter", mesh.names[axis], received, ways - 1)
+        amounts[axis] = "reduce_scatter", size / ways * (ways - 1)
         size /= ways
+    seconds = exchanged(mesh, machine, amounts)
     size /= width
+    amounts = {}
     for axis in (a for a in summed if a not in scattered):
         ways = mesh.sizes[axis]
-        received = size * (ways - 1)
-        seconds += message(machine, "all_gather", mesh.names[axis], received, ways - 1)
+        amounts[axis] = "all_gather", size * (ways - 1)
         size *= ways
-    return seconds
+    return seconds + exchanged(mesh, machine, amounts)
 
 
 def computed(graph, mesh, machine, vertex, axes_of) -> float:
