@@ -116,7 +116,7 @@ def _fetches(
         tensor, held, need = plan.graph[source], held_cuts(plan, source), read_cut(plan, vertex, k)
         start = None
         if held and need is not None:
-            start = held[nearest(PriceInBytes(plan.mesh), tensor, held, need)]
+            start = held[nearest(plan_price(plan), tensor, held, need)]
         lies = [
             -1 if cut is None else shared.word(layout(plan.mesh, tensor.labels, tensor.shape, cut))
             for cut in (start, need)

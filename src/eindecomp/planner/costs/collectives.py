@@ -7,7 +7,7 @@ held and not what is needed, receive equal shares of it from outside and hand th
 all-gather goes from the outermost level in, each block coming to a server once; in an all-to-all no
 two devices want the same block. A reduce-scatter is the all-gather of its results, backwards.
 
-On a level, the axes that are crossed join n devices, whose messages follow one another in *rounds*
+On a level, the axes to be crossed join n devices, whose messages follow one another in *rounds*
 with a latency each: n - 1 of them around a `"ring"`, or log2 n, an axis at a time, where devices
 exchange all they have (`"doubling"`). Both carry the same bytes. An axis for which seconds were
 measured is a level of its own, and its curve has its latencies in it.
@@ -15,18 +15,21 @@ measured is a level of its own, and its curve has its latencies in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from eindecomp.layout.cut import Cut, nests_outward, outer_cut
+from eindecomp.layout.cut import Cut, nests_outward, outer_cut, used_axes
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.overlaps import overlaps_within, totals
+from eindecomp.layout.overlaps import most_entering
 from eindecomp.planner.costs.machine import COLLECTIVES, RING, Collective, Curve, Machine
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
+
+_SMALL = 1 << 10  # cells up to which a table is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +107,70 @@ def rounds_of(way: str, sizes: Sequence[int], crossed: Sequence[Any] | None = No
     return sum((size - 1).bit_length() * used for size, used in zip(sizes, where, strict=True))
 
 
-def crossings(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Iterator[Floats]:
-    """For each axis, outermost first, the elements that the average device receives across it.
-
-    Tables held × needed. An element comes from the nearest device that holds it, which differs at
-    that axis but at none outside it, or is handed on along it.
-    """
-    total = totals(mesh, needed)[None]
-    sharing = sharing_inside(mesh, held, needed)
-    before = np.zeros((len(held), len(needed)))
-    for axis, sharers in enumerate(sharing):
-        # Cuts that differ only in inner axes are alike here, if those are also the innermost.
-        outer = [outer_cut(c, axis + 1) if nests_outward(c, axis + 1) else c for c in held]
-        distinct = {cut: i for i, cut in enumerate(dict.fromkeys(outer))}
-        near = overlaps_within(mesh, list(distinct), needed, axis + 1)
-        lacking = (total - near[[distinct[cut] for cut in outer]]) / sharers
-        yield np.maximum(lacking - before, 0) / mesh.devices
-        before = np.maximum(before, lacking)
+def received(
+    mesh: Mesh, levels: Sequence[Level], held: Sequence[Cut], needed: Sequence[Cut]
+) -> tuple[Floats, ...]:
+    """For each level, the elements that the fullest device receives on it: tables held × needed."""
+    ends = tuple(level.axes[-1] + 1 for level in levels)
+    is_small = len(held) * len(needed) <= _SMALL
+    count = _small_received if is_small else _received
+    return count(mesh, ends, tuple(held), tuple(needed))
 
 
-def sharing_inside(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Iterator[Ints]:
-    """For each axis, how many devices of a group inside it share what comes in from outside."""
-    gathered = [fetched_by(held, needed, axis)["all_gather"] for axis in range(len(mesh.sizes))]
-    sharers = np.ones((len(held), len(needed)), dtype=np.int64)
-    for size, along in zip(mesh.sizes, gathered, strict=True):
-        sharers = sharers * np.where(along, size, 1)
-    for size, along in zip(mesh.sizes, gathered, strict=True):
-        sharers = sharers // np.where(along, size, 1)
-        yield sharers
+def _received(
+    mesh: Mesh, ends: tuple[int, ...], held: tuple[Cut, ...], needed: tuple[Cut, ...]
+) -> tuple[Floats, ...]:
+    tables: list[Floats] = []
+    outer: tuple[int, Any] = 0, np.ones((len(held), len(needed)))
+    for axes in ends:
+        inner = axes, sharers(mesh, held, needed, axes)
+        # Cuts that differ only in how axes further in cut are alike, if those are the innermost.
+        alike = {
+            (outer_cut(cut, axes) if nests_outward(cut, axes) else cut, used_axes(cut) >> axes): i
+            for i, cut in enumerate(held)
+        }
+        keys = {cut: place for place, cut in enumerate(alike)}
+        rows = list(alike.values())
+        of = [
+            keys[outer_cut(c, axes) if nests_outward(c, axes) else c, used_axes(c) >> axes]
+            for c in held
+        ]
+        groups = [(count, among[rows]) for count, among in (outer, inner)]
+        table = most_entering(mesh, [held[i] for i in rows], needed, *groups)
+        tables.append(table[of])
+        outer = inner
+    return tuple(tables)
+
+
+_small_received = lru_cache(maxsize=1 << 11)(_received)
+
+
+def sharers(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Ints:
+    """How many devices that agree on so many outer axes share what comes to them: held × needed."""
+    count = np.ones((len(held), len(needed)), dtype=np.int64)
+    for axis in range(axes, len(mesh.sizes)):
+        gathers = fetched_by(held, needed, axis)["all_gather"]
+        count = count * np.where(gathers, mesh.sizes[axis], 1)
+    return count
+
+
+def crossed(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> Mask:
+    """Where an axis has to be crossed: it cuts what is held, but not as it cuts what is needed."""
+    places: dict[object, int] = {}
+    before, after = (
+        np.array([places.setdefault(_place(cut, axis), len(places)) for cut in cuts])
+        for cuts in (held, needed)
+    )
+    return (before[:, None] != after[None]) & (before[:, None] != places.get(None, -1))
+
+
+def _place(cut: Cut, axis: int) -> object:
+    """The dimension that an axis cuts, and the axes outside it there; None if it cuts none."""
+    for dimension, span in enumerate(cut):
+        if axis in span.axes:
+            outside = span.axes[: span.axes.index(axis) + 1]
+            return dimension, span._replace(axes=outside)
+    return None
 
 
 def fetched_by(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> dict[Collective, Mask]:

@@ -1,7 +1,7 @@
 """Objectives: what plans minimize, and the `Price` that each charges for what a plan does.
 
 In seconds, kernel calls take what the roofline says, and movement what `collectives.py` says, which
-the simulator follows too. Bytes are those of the average device. Each kernel call and each message
+the simulator follows too. Bytes are those of the fullest device. Each kernel call and each message
 takes the machine's overhead of a task as well; where messages were measured, that is part of their
 curve.
 
@@ -25,15 +25,17 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
+from eindecomp.lang.dtypes import widen
 from eindecomp.layout.cut import Cut, largest_side
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import covers, moved
 from eindecomp.layout.view import View, dim_parts, tile_sides
 from eindecomp.planner.costs.collectives import (
     Level,
-    crossings,
+    crossed,
     fetched_by,
     levels_of,
+    received,
     rounds_of,
 )
 from eindecomp.planner.costs.machine import (
@@ -145,16 +147,17 @@ class PriceInSeconds:
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """Bytes over bandwidth, level by level, and a latency for each round."""
         seconds = np.zeros((len(held), len(needed)))
-        crossing = crossings(self.mesh, held, needed)
-        for level in self.levels:
-            along = [next(crossing) * item for _ in level.axes]
+        amounts = received(self.mesh, self.levels, held, needed)
+        for level, elements in zip(self.levels, amounts, strict=True):
             sizes = [self.mesh.sizes[axis] for axis in level.axes]
-            rounds = rounds_of(self.machine.rounds, sizes, [size > 0 for size in along])
+            along = [crossed(held, needed, axis) for axis in level.axes]
+            rounds = np.maximum(rounds_of(self.machine.rounds, sizes, along), 1)
             kinds: Mapping[Collective, Any] = {"point_to_point": True}
             if level.curves:  # it has one axis
                 kinds = fetched_by(held, needed, level.axes[0])
             for kind, mask in kinds.items():
-                seconds += np.where(mask, level.seconds(kind, sum(along), rounds), 0.0)
+                takes = level.seconds(kind, elements * item, rounds)
+                seconds += np.where(mask & (elements > 0), takes, 0.0)
         return infinite_where(~covers(held, needed), seconds)
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
@@ -198,15 +201,17 @@ class PriceInSeconds:
         sides = (-(-sizes // parts)).astype(np.float64)
         touched = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
         touched = touched.astype(np.float64)
-        traffic = touched * vertex.dtype.itemsize
-        for dims, item in zip(view.reads, items, strict=True):
+        is_partial = parts[:, list(view.aggregated)].prod(axis=1) > 1
+        item = vertex.dtype.itemsize
+        traffic = touched * np.where(is_partial, widen(vertex.dtype).itemsize, item)
+        for dims, own in zip(view.reads, items, strict=True):
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
-                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * item
+                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * own
         tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
         work = tile_operations(vertex.op, tile)
         intensity = work / np.maximum(touched, 1.0)
-        flops, item = self.machine.flops, vertex.dtype.itemsize
+        flops = self.machine.flops
         computing = work / rate(flops, vertex.op, intensity, item)
         computing = computing + function_seconds(flops, vertex.op, tile, item)
         return np.maximum(computing, traffic / self.machine.memory_bandwidth)

@@ -14,7 +14,7 @@ from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, replicated_axes
-from eindecomp.planner.costs.collectives import Level, fetched_by, rounds_of, sharing_inside
+from eindecomp.planner.costs.collectives import Level, crossed, fetched_by, rounds_of, sharers
 from eindecomp.planner.costs.machine import ROUNDS, Collective
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.tra.program.device_row import received
@@ -179,41 +179,37 @@ def move_phases(
 
     Devices that want the same block share what comes in from outside, and hand it on.
     """
-    taken, given, ends = _amounts(mesh, held, wanted, item)
+    taken, given, ends = _amounts(mesh, levels, held, wanted, item)
     cuts = [held.cut], [wanted.cut]
     if way == "direct":
-        by_level = [[each[list(level.axes)].sum(axis=0) for level in levels] for each in (taken, given)]
-        received, sent = (np.array(each).reshape(-1, *mesh.sizes) for each in by_level)
+        received, sent = (each.reshape(-1, *mesh.sizes) for each in (taken, given))
         return [Phase(received, sent, 1, peers or _pairs(ends), "point_to_point")]
-    sharers = [int(each[0, 0]) for each in sharing_inside(mesh, *cuts)]
+    among = [int(sharers(mesh, *cuts, level.axes[-1] + 1)[0, 0]) for level in levels]
     if held.split or wanted.split:
-        sharers = [1] * len(sharers)
-    gathered = [a for a in range(len(sharers)) if fetched_by(*cuts, a)["all_gather"][0, 0]]
-    if sharers and sharers[0] > 1:
-        ends.append(_handed_on(mesh, gathered))
-    peers = peers or _pairs(ends)
-    taken, given = (_shared_out(each, sharers) for each in (taken, given))
+        among = [1] * len(among)
+    if peers is None:
+        gathered = [a for a in range(len(mesh.sizes)) if fetched_by(*cuts, a)["all_gather"][0, 0]]
+        peers = _pairs([*ends, _handed_on(mesh, gathered)] if max(among) > 1 else ends)
+    taken, given = (_shared_out(each, among) for each in (taken, given))
     phases: list[Phase] = []
     for number, level in enumerate(levels):
-        received = np.zeros((len(levels), *mesh.sizes), dtype=np.int64)
-        sent = np.zeros_like(received)
-        axes = [axis for axis in level.axes if taken[axis].any()]
-        received[number] = taken[list(level.axes)].sum(axis=0).reshape(mesh.sizes)
-        sent[number] = given[list(level.axes)].sum(axis=0).reshape(mesh.sizes)
-        kinds = fetched_by(*cuts, level.axes[0])
-        kind = next(name for name, mask in kinds.items() if mask[0, 0])
-        if axes:
-            rounds = rounds_of(way, [mesh.sizes[axis] for axis in axes])
+        received, sent = np.zeros((2, len(levels), *mesh.sizes), dtype=np.int64)
+        received[number], sent[number] = (e[number].reshape(mesh.sizes) for e in (taken, given))
+        if received.any():
+            along = [crossed(*cuts, axis)[0, 0] for axis in level.axes]
+            rounds = max(rounds_of(way, [mesh.sizes[axis] for axis in level.axes], along), 1)
+            kinds = fetched_by(*cuts, level.axes[0])
+            kind = next(name for name, mask in kinds.items() if mask[0, 0])
             phases.append(Phase(received, sent, rounds, peers, kind))
     return phases
 
 
 def _amounts(
-    mesh: Mesh, held: Tiling, wanted: Tiling, item: int
+    mesh: Mesh, levels: Sequence[Level], held: Tiling, wanted: Tiling, item: int
 ) -> tuple[Ints, Ints, list[tuple[Ints, Ints]]]:
-    """The bytes that devices take and give across each axis, and who takes from whom."""
+    """The bytes that devices take and give on each level, and who takes from whom."""
     devices = mesh.devices
-    taken = np.zeros((len(mesh.sizes), devices), dtype=np.int64)
+    taken = np.zeros((len(levels), devices), dtype=np.int64)
     given = np.zeros_like(taken)
     ends: list[tuple[Ints, Ints]] = []
     for rows, table in _tables(mesh, held, wanted):
@@ -221,19 +217,22 @@ def _amounts(
         to, source = np.nonzero(table)
         ends.append((to + rows[0], source))
         alike = np.ones(table.shape, dtype=bool)
-        for axis, place in enumerate(mesh.coordinates):
+        for number, level in enumerate(levels):
+            place: Ints = np.zeros(devices, dtype=np.int64)  # a number for the coordinates on it
+            for axis in level.axes:
+                place = place * mesh.sizes[axis] + mesh.coordinates[axis]
             apart = place[rows, None] != place[None, :]
             crossing = np.where(alike & apart, table, 0)
-            taken[axis, rows] = crossing.sum(axis=1)
-            given[axis] += crossing.sum(axis=0)
+            taken[number, rows] = crossing.sum(axis=1)
+            given[number] += crossing.sum(axis=0)
             alike &= ~apart
     return taken, given, ends
 
 
-def _shared_out(amounts: Ints, sharers: Sequence[int]) -> Ints:
-    """Bytes by axis, where so many devices inside each axis share what comes across it."""
-    among = np.array(sharers, dtype=np.int64)[:, None]
-    return np.diff(amounts.cumsum(axis=0) // among, axis=0, prepend=0)
+def _shared_out(amounts: Ints, among: Sequence[int]) -> Ints:
+    """Bytes by level, where so many devices inside each level share what comes across it."""
+    shares = amounts.cumsum(axis=0) // np.array(among, dtype=np.int64)[:, None]
+    return np.diff(shares, axis=0, prepend=0)
 
 
 def _handed_on(mesh: Mesh, axes: Sequence[int]) -> tuple[Ints, Ints]:
