@@ -14,9 +14,9 @@ from itertools import combinations
 import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
-from eindecomp.planner.space.strategy import applicable
 from eindecomp.planner.costs.machine import ROUNDS
 from eindecomp.planner.costs.presets import machine_of
+from eindecomp.planner.space.strategy import applicable
 
 APART = 1.1
 """How many times as long one of two plans takes whose order matters."""

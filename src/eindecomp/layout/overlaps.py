@@ -135,7 +135,7 @@ def most_entering(
             table[outward] = most
             places = sorted({*places} - {*outward})
     _check_count(mesh, len(places), len(needed))
-    wanted = np.stack([volumes(mesh, cut) for cut in needed]) if places else None
+    wanted: Any = np.stack([volumes(mesh, cut) for cut in needed]) if places else 0
     rows = max(1, _CELLS // (len(needed) * mesh.devices))
     for at in range(0, len(places), rows):
         part = list(places[at : at + rows])

@@ -15,11 +15,10 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.any_schedule import product_alone
-from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
 from eindecomp.show.explain import product_words
 from eindecomp.show.layered import Connector, Item, lay_out
-from eindecomp.show.movements import held_cuts, nearest, read_cut
+from eindecomp.show.movements import held_cuts, nearest, plan_price, read_cut
 from eindecomp.show.rows import Outline, plan_outline
 from eindecomp.show.svg import text_width
 from eindecomp.show.tile_grid import devices_words, layouts_of, tile_grid, tile_table

@@ -28,7 +28,7 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.simulation.network import Network
 from eindecomp.tra.simulation.simulate import simulate_program
 
-DIRECT = Network(gather="direct")
+DIRECT, RING = Network("direct", "direct"), Network("ring", "ring")
 seeds = st.integers(0, 2**32)
 meshes = st.sampled_from(
     [{"n": 2, "a": 2}, {"n": 3}, {"n": 2, "m": 2, "a": 2, "b": 2}, {"n": 2, "a": 3}, {"a": 4}]
@@ -85,7 +85,7 @@ def test_all_devices_at_once_are_as_one_by_one(seed, mesh, overlap):
 @given(seed=seeds, mesh=meshes, network=networks)
 def test_links_carry_what_the_plan_moves(seed, mesh, network):
     plan, program = random_program(seed, mesh)
-    found = simulate_program(program, machine(), network)
+    found = simulate_program(program, machine(), network, overlap=1)
     assert found.bytes_moved == plan.traffic.total == program.moved
     assert sum(int(level.sent.sum()) for level in found.levels) == found.bytes_moved
     received = sum(level.received for level in found.levels)
@@ -96,10 +96,10 @@ def test_links_carry_what_the_plan_moves(seed, mesh, network):
 
 @pytest.mark.long
 @settings(max_examples=60)
-@given(seed=seeds, mesh=meshes, network=networks)
-def test_seconds_add_up_and_are_no_less_than_any_part(seed, mesh, network):
+@given(seed=seeds, mesh=meshes, network=networks, overlap=st.sampled_from([0, 0.3, 1]))
+def test_seconds_add_up_and_are_no_less_than_any_part(seed, mesh, network, overlap):
     plan, program = random_program(seed, mesh)
-    found = simulate_program(program, machine(), network)
+    found = simulate_program(program, machine(), network, overlap=overlap)
     total = found.computing + found.exposed + found.idle
     assert total == pytest.approx(np.full(program.devices, found.seconds))
     assert min(found.exposed.min(), found.idle.min()) >= -1e-12
@@ -120,14 +120,14 @@ def test_seconds_add_up_and_are_no_less_than_any_part(seed, mesh, network):
 def test_with_infinite_links_the_longest_path_of_kernels_remains(seed, mesh, network):
     _, program = random_program(seed, mesh)
     endless = machine(memory=inf, outer=inf, inner=inf, latency=0.0)
-    found = simulate_program(program, endless, network)
-    longest = longest_path(program, endless.flops)
+    found = simulate_program(program, endless, network, overlap=1)
+    longest = longest_path(program, endless.flops, combines=network.reduce == "direct")
     assert found.seconds >= longest * (1 - 1e-9)
-    direct = simulate_program(program, endless, DIRECT)
+    direct = simulate_program(program, endless, DIRECT, overlap=1)
     assert direct.seconds == pytest.approx(ByDevice(program, endless).last)
 
 
-def longest_path(program, flops):
+def longest_path(program, flops, *, combines):
     """Of kernel calls and combinations, where whoever exchanges anything waits for the others."""
     free, ready, last = [0.0] * program.devices, {}, 0.0
     rows = [program.on(device) for device in range(program.devices)]
@@ -154,7 +154,7 @@ def longest_path(program, flops):
                         block.peer for block in (*mine.exchange.receives, *mine.exchange.sends)
                     }
                     after = max(before[peer] for peer in (d, *peers))
-                    if isinstance(step, ReduceScatter) and peers:
+                    if isinstance(step, ReduceScatter) and peers and combines:
                         numbers = len(program.buffers[source].types) * volume(mine.box)
                         after += (len(mine.members) - 1) * numbers / flops
                     ready[into, d] = after
@@ -167,7 +167,7 @@ def longest_path(program, flops):
 def test_with_infinite_computing_the_fullest_link_is_the_least(seed, mesh, network):
     _, program = random_program(seed, mesh)
     endless = machine(flops=inf, memory=inf)
-    found = simulate_program(program, endless, network)
+    found = simulate_program(program, endless, network, overlap=1)
     assert not found.computing.any()
     for level, bandwidth in zip(found.levels, dict.fromkeys((1e3, 1e4)), strict=False):
         if len(found.levels) == 1 and "a" in mesh:
@@ -192,8 +192,8 @@ ENDLESS = {"flops": inf, "memory": inf}
     ("mesh", "network", "seconds"),
     [
         # Y, 256 bytes, is gathered in quarters: 3 rounds of 64 bytes around a ring inside a node.
-        ({"a": 2, "b": 2}, Network(), 3 * (1e-4 + 64 / 1e4)),
-        ({"a": 2, "b": 2}, Network("doubling"), 2 * 1e-4 + 3 * 64 / 1e4),
+        ({"a": 2, "b": 2}, RING, 3 * (1e-4 + 64 / 1e4)),
+        ({"a": 2, "b": 2}, Network(), 2 * 1e-4 + 3 * 64 / 1e4),
         ({"a": 2, "b": 2}, DIRECT, 1e-4 + 3 * 64 / 1e4),
         # Between nodes first, one round of 64 bytes, then 128 bytes inside.
         ({"n": 2, "a": 2}, Network(), 1e-3 + 64 / 1e3 + 1e-4 + 128 / 1e4),
@@ -212,11 +212,11 @@ def test_an_all_gather_by_hand(mesh, network, seconds):
     ("mesh", "network", "seconds"),
     [
         # Partial results of 256 bytes; each device receives 3 blocks of 64 bytes.
-        ({"a": 2, "b": 2}, Network(), 1e-4 + 192 / 1e4),
-        ({"a": 2, "b": 2}, Network(reduce="ring"), 3 * (1e-4 + 64 / 1e4)),
-        ({"n": 2, "a": 2}, Network(), 1e-3 + 128 / 1e3),
+        ({"a": 2, "b": 2}, DIRECT, 1e-4 + 192 / 1e4),
+        ({"a": 2, "b": 2}, RING, 3 * (1e-4 + 64 / 1e4)),
+        ({"n": 2, "a": 2}, DIRECT, 1e-3 + 128 / 1e3),
         # Inside nodes first, halves, then a quarter between them.
-        ({"n": 2, "a": 2}, Network(reduce="ring"), 1e-4 + 128 / 1e4 + 1e-3 + 64 / 1e3),
+        ({"n": 2, "a": 2}, RING, 1e-4 + 128 / 1e4 + 1e-3 + 64 / 1e3),
     ],
 )
 def test_a_reduction_by_hand(mesh, network, seconds):
@@ -249,23 +249,32 @@ def test_communication_runs_beside_kernels_as_far_as_memory_allows(each):
     machine = ed.Machine(flops=work, memory_bandwidth=inf, bandwidth=block / each)
     # A larger tensor later on: C follows B on the link, while Y is computed.
     roomy = products("T[i,l,m: 8] <- Z[i,l]\noutput T")
-    found = simulate_program(roomy, machine)
+    found = simulate_program(roomy, machine, overlap=1)
     assert found.seconds == pytest.approx(max(each + 1, 2 * each) + 1)
     assert found.computing == pytest.approx(np.full(2, 2.0))
     # C must wait until B is freed.
     narrow = products("output Z")
-    assert simulate_program(narrow, machine).seconds == pytest.approx(2 * each + 2)
+    assert simulate_program(narrow, machine, overlap=1).seconds == pytest.approx(2 * each + 2)
     # Without overlap, one step follows another.
-    apart = simulate_program(roomy, machine, overlap=False)
+    apart = simulate_program(roomy, machine)
     assert apart.seconds == pytest.approx(2 * each + 2)
     assert apart.exposed == pytest.approx(np.full(2, 2 * each))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_communication_goes_on_beside_a_machines_share_of_computing(share):
+    """B takes three seconds before the first product, C three of which it hides one's share."""
+    work, block = 2 * 32 * 64 * 64, 32 * 64 * 4
+    machine = ed.Machine(work, inf, block / 3.0, overlap=share)
+    found = simulate_program(products("T[i,l,m: 8] <- Z[i,l]\noutput T"), machine)
+    assert found.seconds == pytest.approx(3 + 1 + (3 - share) + 1)
 
 
 @settings(max_examples=60)
 @given(seed=seeds, mesh=meshes, network=networks)
 def test_without_overlap_all_that_alike_devices_do_adds_up(seed, mesh, network):
     _, program = random_program(seed, mesh)
-    found = simulate_program(program, machine(), network, overlap=False)
+    found = simulate_program(program, machine(), network, overlap=0)
     if all(np.ptp(r.begin) == np.ptp(r.end) == 0 for r in found.records):
         assert found.seconds == pytest.approx(sum(float(r.seconds.max()) for r in found.records))
 
@@ -277,7 +286,7 @@ def test_the_devices_of_a_node_share_its_card_if_asked(cards, seconds):
     graph = ed.parse("input X[i: 64]\nZ[] <- sum X[i]\noutput Z")
     program = program_of(ed.plan(graph, mesh={"n": 2, "a": 2}))
     slow = machine(**ENDLESS, latency=0.0, outer=1.0)
-    found = simulate_program(program, slow, Network(gather="direct", cards=cards))
+    found = simulate_program(program, slow, Network("direct", "direct", cards), overlap=1)
     assert found.seconds == pytest.approx(seconds)
 
 
@@ -287,7 +296,7 @@ def test_a_machine_must_know_the_axes_and_the_mesh_be_of_a_size():
         ed.simulate(plan, machine())
     with pytest.raises(ed.InputError, match="needs a machine"):
         ed.simulate(plan)
-    with pytest.raises(ed.InputError, match="gather 'tree' is not one of ring, doubling, direct"):
+    with pytest.raises(ed.InputError, match="gather 'tree' is not one of doubling, ring, direct"):
         ed.simulate(plan, "cpu-cluster", gather="tree")
     with pytest.raises(ed.InputError, match="takes a Plan"):
         ed.simulate(plan.graph, "cpu-cluster")
@@ -306,7 +315,7 @@ def test_many_devices_do_as_few_do(devices):
     """Equal shares of a product whose operand is gathered: by hand, whatever the number."""
     side = 1024
     plan = matmul(["i"], {"a": devices}, i=side, j=side, k=side)
-    found = simulate_program(program_of(plan), machine(**ENDLESS))
+    found = simulate_program(program_of(plan), machine(**ENDLESS), RING)
     block = 4 * side * side // devices
     assert found.seconds == pytest.approx((devices - 1) * (1e-4 + block / 1e4))
     assert prod(plan.mesh.sizes) == devices

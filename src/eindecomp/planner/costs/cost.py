@@ -128,7 +128,9 @@ def decided_cost(
         costs.repartition[name] = _kept(price, decision.layouts, vertex)
         for k, (source, reads) in fetched.items():
             held = decisions[source].layouts if source in decisions else given[source]
-            fetches = [each.fetch(held.cuts, reads.cuts, items[k]) for each in (price, nearest or price)]
+            fetches = [
+                each.fetch(held.cuts, reads.cuts, items[k]) for each in (price, nearest or price)
+            ]
             cost = beyond(fetches[0].flat[fetches[1].argmin()], hides)
             cost = np.asarray(cost).item()
             part = costs.repartition if source in decisions else costs.join

@@ -208,7 +208,9 @@ class LeastSeconds:
         """The most devices of a group that can share what comes in: their axes cut `held` only."""
         inside = prod(link.size**link.axes for link in self.links[level + 1 :])
         own, other = (
-            np.array([prod(n for side in sides for n in side.levels[level + 1 :]) for sides in cuts])
+            np.array(
+                [prod(n for side in sides for n in side.levels[level + 1 :]) for sides in cuts]
+            )
             for cuts in (held, needed)
         )
         return np.maximum(np.minimum(own[:, None], inside / other[None]), 1)
