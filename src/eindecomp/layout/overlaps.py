@@ -141,7 +141,7 @@ def most_entering(
         part = list(places[at : at + rows])
         entering: Any = 0.0
         for sign, (axes, sharers) in ((-1, outer), (1, inner)):
-            found = _found_near(mesh, [held[i] for i in part], needed, axes)
+            found: Any = _found_near(mesh, [held[i] for i in part], needed, axes)
             entering = entering + sign * (wanted - found) / sharers[part, :, None]
         table[part] = entering.max(axis=2)
     return np.maximum(table, 0)

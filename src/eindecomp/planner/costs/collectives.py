@@ -86,8 +86,11 @@ def levels_of(mesh: Mesh, machine: Machine) -> tuple[Level, ...]:
 
 
 def _curves_of(machine: Machine, axis: str) -> dict[Collective, Curve]:
-    curves = ((kind, machine.curve_of(kind, axis)) for kind in COLLECTIVES)
-    return {kind: curve for kind, curve in curves if curve is not None}
+    curves: dict[Collective, Curve] = {}
+    for kind in COLLECTIVES:
+        if (curve := machine.curve_of(kind, axis)) is not None:
+            curves[kind] = curve
+    return curves
 
 
 def rounds_of(way: str, sizes: Sequence[int], crossed: Sequence[Any] | None = None) -> Any:

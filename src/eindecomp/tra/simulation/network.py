@@ -15,7 +15,7 @@ from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, replicated_axes
 from eindecomp.planner.costs.collectives import Level, crossed, fetched_by, rounds_of, sharers
-from eindecomp.planner.costs.machine import COLLECTIVES, ROUNDS, Collective
+from eindecomp.planner.costs.machine import FETCHES, ROUNDS, Collective
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.tra.program.device_row import received
 
@@ -199,7 +199,7 @@ def move_phases(
             along = [crossed(*cuts, axis)[0, 0] for axis in level.axes]
             rounds = max(rounds_of(way, [mesh.sizes[axis] for axis in level.axes], along), 1)
             kinds = fetched_by(*cuts, level.axes[0])
-            kind = next(kind for kind in COLLECTIVES if kind in kinds and kinds[kind][0, 0])
+            kind: Collective = next(kind for kind in FETCHES if kinds[kind][0, 0])
             phases.append(Phase(received, sent, rounds, peers, kind))
     return phases
 
