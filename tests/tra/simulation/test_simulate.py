@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
@@ -14,18 +15,25 @@ from random_graphs import random_graph
 import eindecomp as ed
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
+from eindecomp.layout.cut import Span
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.tiling import Tiling
 from eindecomp.layout.view import view_of
+from eindecomp.planner.costs.collectives import levels_of
 from eindecomp.planner.costs.price import PriceInSeconds
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import (
     AllGather,
     Compute,
+    Gathered,
     Generate,
     Load,
     Move,
     ReduceScatter,
+    pattern_of,
 )
-from eindecomp.tra.simulation.network import Network
+from eindecomp.tra.simulation.durations import shared_volumes
+from eindecomp.tra.simulation.network import Network, gather_phases, move_phases
 from eindecomp.tra.simulation.simulate import simulate_program
 
 DIRECT, RING = Network("direct", "direct"), Network("ring", "ring")
@@ -178,11 +186,57 @@ def test_with_infinite_computing_the_fullest_link_is_the_least(seed, mesh, netwo
         assert found.seconds >= fullest / bandwidth * (1 - 1e-9)
 
 
-def matmul(strategy, mesh, **sizes):
-    n = {"i": 8, "j": 8, "k": 8} | sizes
+def random_cut(rng):
+    """A 16 × 16 matrix, cut by some of four axes in any order."""
+    axes = rng.permutation(4).tolist()
+    first, last = sorted(rng.integers(0, 5, 2).tolist())
+    own = axes[:first], axes[first:last]
+    return tuple(Span(tuple(each), 16, 1, 0, 16) for each in own)
+
+
+@pytest.mark.parametrize("rounds", ["doubling", "ring"])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_objective_prices_the_phases_of_a_move(seed, rounds):
+    """From any layout to any other, and the same whether a gather is seen as one or not."""
+    rng = np.random.default_rng(seed)
+    mesh = Mesh(tuple("nmab"), (2, 2, 2, 2))
+    held = random_cut(rng)
+    needed = random_cut(rng) if seed % 2 else tuple(s._replace(axes=s.axes[:1]) for s in held)
+    described = replace(machine(), rounds=rounds)
+    levels = levels_of(mesh, described)
+    tilings = Tiling(held), Tiling(needed)
+    phases = move_phases(mesh, levels, *tilings, 4, rounds)
+    if isinstance(pattern := pattern_of(mesh, *tilings), Gathered):
+        own = shared_volumes(mesh, held, needed) * 4
+        gathered = gather_phases(mesh, levels, pattern.axes, own, rounds)
+        for phase, other in zip(phases, gathered, strict=True):
+            assert phase.rounds == other.rounds
+            assert (phase.received == other.received).all()
+    seconds = sum(
+        level.seconds("all_gather", phase.received[k].max(), phase.rounds)
+        for phase in phases
+        for k, level in enumerate(levels)
+        if phase.received[k].any()
+    )
+    price = PriceInSeconds(mesh, described).fetch([held], [needed], 4)
+    assert price[0, 0] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("rounds", ["doubling", "ring"])
+@pytest.mark.parametrize("strategy", [["i"], ["j"], ["k"], None])
+@pytest.mark.parametrize("mesh", [{"n": 2, "m": 2, "a": 2, "b": 2}, {"n": 4, "a": 8}])
+def test_the_objective_is_what_is_simulated_on_unloaded_links(mesh, strategy, rounds):
+    sizes = {"i": 512, "j": 256, "k": 512}
+    described = replace(machine(), rounds=rounds)
+    plan = matmul(strategy, mesh, **sizes, objective="time", machine=described)
+    assert ed.simulate(plan).seconds == pytest.approx(plan.cost, rel=0.05)
+
+
+def matmul(strategy, mesh, i=8, j=8, k=8, **options):
+    n = {"i": i, "j": j, "k": k}
     text = f"input X[i: {n['i']}, j: {n['j']}], Y[j, k: {n['k']}]\n"
     graph = ed.parse(f"{text}Z[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
-    return ed.plan(graph, mesh=mesh, strategy=strategy, inputs="sharded")
+    return ed.plan(graph, mesh=mesh, strategy=strategy, inputs="sharded", **options)
 
 
 ENDLESS = {"flops": inf, "memory": inf}
