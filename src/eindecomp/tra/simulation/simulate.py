@@ -8,7 +8,7 @@ from the last end, causes make the critical path of a `SimulatedRun`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -312,8 +312,12 @@ class Clocks:
     def end(self, step: int) -> None:
         """Every device waits until a step that has begun is over."""
         before, (end, by) = self.queue, self.under_way.pop(step)
-        beside = self.computed - self.before.pop(step)
-        end = end + (1 - self.beside) * beside
+        delay = (1 - self.beside) * (self.computed - self.before.pop(step))
+        end = end + delay
+        if delay.any():
+            last = max(k for k, record in enumerate(self.records) if record.step == step)
+            record = self.records[last]
+            self.records[last] = replace(record, end=record.end + delay)
         self.queue, self.queue_by = _later(before, self.queue_by, end, by)
         self.waited += self.queue - before
 
