@@ -14,8 +14,9 @@ from itertools import combinations
 import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
+from eindecomp.planner.costs.machine import ROUNDS
+from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.space.strategy import applicable
-from eindecomp.tra.simulation.network import GATHERS, REDUCES
 
 APART = 1.1
 """How many times as long one of two plans takes whose order matters."""
@@ -42,18 +43,18 @@ def layer(model: str, batch: int) -> ed.Graph:
 def timed(graph: ed.Graph, devices: int, given: argparse.Namespace) -> list[Timed]:
     """Plans of a graph for the objective, free and under each strategy that applies."""
     rows: list[Timed] = []
+    machine = replace(machine_of(given.machine, devices), rounds=given.rounds)
     for name in ("free", *applicable(graph, devices)):
         strategy = None if name == "free" else name
         try:
             plan = ed.plan(
-                graph, devices, "time", machine=given.machine, inputs="sharded",
+                graph, devices, "time", machine=machine, inputs="sharded",
                 strategy=strategy, rewrite=False, time_limit=given.time,
             )  # fmt: skip
         except EinDecompError as error:
             print(f"| {name} | no plan: {error} |")
             continue
-        ways = {"gather": given.gather, "reduce": given.reduce}
-        alone, beside = (ed.simulate(plan, **ways, overlap=how).seconds for how in (False, True))
+        alone, beside = (ed.simulate(plan, overlap=how).seconds for how in (0, 1))
         rows.append(Timed(name, plan.cost, alone, beside))
     return rows
 
@@ -72,8 +73,7 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", type=int, default=[8, 32, 64])
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--time", type=float, default=10, help="seconds for each plan")
-    parser.add_argument("--gather", choices=GATHERS, default="ring")
-    parser.add_argument("--reduce", choices=REDUCES, default="ring")
+    parser.add_argument("--rounds", choices=ROUNDS, default="doubling")
     given = parser.parse_args()
     pairs, wrong, ratios = 0, 0, list[float]()
     for model in given.models:

@@ -23,7 +23,7 @@ import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
 from eindecomp.models.optimizers import carried
-from eindecomp.tra.simulation.network import GATHERS, REDUCES
+from eindecomp.tra.simulation.network import WAYS
 
 SERVER = 8
 HEADS = {"t": ["h", "g"], "*": ["s"]}
@@ -166,8 +166,8 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=240, help="seconds for each plan")
     parser.add_argument("--memory", default="80GB", help="of a device; empty for no limit")
     parser.add_argument("--plans", type=Path, help="a folder to keep plans in")
-    parser.add_argument("--gather", choices=GATHERS, default="doubling")
-    parser.add_argument("--reduce", choices=REDUCES, default="doubling")
+    parser.add_argument("--gather", choices=WAYS, default="doubling")
+    parser.add_argument("--reduce", choices=WAYS, default="doubling")
     given = parser.parse_args()
     given.devices = prod(given.mesh.values())
     if "prefill" in given.cases:

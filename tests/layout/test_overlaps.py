@@ -8,18 +8,19 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eindecomp.errors import UnsolvedError
+from eindecomp.layout import overlaps as overlap_counts
 from eindecomp.layout.cut import Cut, Span, interval, span_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import (
     aligned_overlaps,
     copied,
     fullest,
+    most_entering,
     overlaps,
-    overlaps_within,
     totals,
 )
 from eindecomp.layout.view import Dim
@@ -105,6 +106,23 @@ def test_even_cuts_are_compared_by_digits(one, other, first, second):
     assert found.tolist() == overlaps(mesh, held, needed).tolist()
 
 
+@given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
+@settings(max_examples=30)
+def test_what_enters_groups_is_compared_by_digits(one, other, first, second):
+    mesh = Mesh.of_devices(64)
+    rows, columns = one[:first], other[:second]
+    held = [
+        (Span(tuple(sorted(rows)), 64, 1, 0, 64), Span(tuple(sorted(one[first:])), 64, 1, 0, 64))
+    ]
+    needed = [(Span(tuple(columns), 64, 1, 0, 64), Span((), 64, 1, 0, 64))]
+    sharers = np.array([[4]]), np.array([[2]])
+    groups = (2, sharers[0]), (4, sharers[1])
+    counted = most_entering(mesh, held, needed, *groups)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap_counts, "_COUNTED", 0)
+        assert most_entering(mesh, held, needed, *groups) == pytest.approx(counted)
+
+
 def test_a_million_devices_are_compared_at_once():
     mesh = Mesh.of_devices(1 << 20)
     cuts = [
@@ -146,9 +164,10 @@ def test_what_is_found_near_is_what_groups_of_devices_hold(seed):
     held, needed = [any_cut() for _ in range(4)], [any_cut() for _ in range(3)]
     for axes in range(4):
         inner = prod(mesh.sizes[axes:])
-        found = overlaps_within(mesh, held, needed, axes)
+        sharers = np.array([[rng.randint(1, 4) for _ in needed] for _ in held])
+        found = most_entering(mesh, held, needed, (0, sharers), (axes, sharers))
         for (i, ours), (j, theirs) in product(enumerate(held), enumerate(needed)):
             groups = [range(d - d % inner, d - d % inner + inner) for d in range(mesh.devices)]
             near = [set().union(*(elements(ours, d) for d in group)) for group in groups]
-            counted = sum(len(near[d] & elements(theirs, d)) for d in range(mesh.devices))
-            assert found[i, j] == counted
+            most = max(len(elements(theirs, d) - near[d]) for d in range(mesh.devices))
+            assert found[i, j] == pytest.approx(most / sharers[i, j])

@@ -62,16 +62,13 @@ def layout_of(cut: Sequence[object]) -> Layout:
     return tuple(span.axes for span in cut)
 
 
-def message(machine: Machine, kind: str, axis: str, size: float, messages: int) -> float:
+def message(machine: Machine, kind: str, axis: str, size: float, rounds: int) -> float:
     """One device receives so many bytes along an axis."""
     curves = machine.transfers.get(kind, {})
     curve = curves.get(axis, curves.get("*"))
     if curve is None:
-        latency, bandwidth = (
-            given[axis] if isinstance(given, dict) else given
-            for given in (machine.latency, machine.bandwidth)
-        )
-        return messages * (machine.task_overhead + latency) + size / bandwidth
+        latency, bandwidth = link(machine, axis)
+        return rounds * (machine.task_overhead + latency) + size / bandwidth
     before = (0.0, curve.points[0][1])
     for point in curve.points:
         if size <= point[0]:
@@ -81,27 +78,74 @@ def message(machine: Machine, kind: str, axis: str, size: float, messages: int) 
     return size / before[0] * before[1]
 
 
+def link(machine: Machine, axis: str) -> tuple[float, float]:
+    latency, bandwidth = (
+        given[axis] if isinstance(given, dict) else given
+        for given in (machine.latency, machine.bandwidth)
+    )
+    return latency, bandwidth
+
+
+def levels(mesh: Mesh, machine: Machine) -> list[list[int]]:
+    """Neighbouring axes with the same links; those that were measured are alone."""
+    found: list[list[int]] = []
+    for axis, name in enumerate(mesh.names):
+        curved = any(name in own or "*" in own for own in machine.transfers.values())
+        before = mesh.names[axis - 1]
+        if axis and not curved and link(machine, before) == link(machine, name):
+            found[-1].append(axis)
+        else:
+            found.append([axis])
+    return found
+
+
+def rounds(machine: Machine, sizes: Sequence[int]) -> int:
+    """The messages that follow one another among devices along axes of these sizes."""
+    if machine.rounds == "ring":
+        return prod(sizes) - 1
+    return sum(next(k for k in range(n) if 2**k >= n) for n in sizes)
+
+
 def fetched(mesh: Mesh, machine: Machine, tensor: Vertex, held: Layout, need: Layout) -> float:
-    """Each element comes from the device that agrees with this one on the most outer axes."""
+    """Each element comes from the device that agrees with this one on the most outer axes.
+
+    Devices that differ only along axes that gather want the same: inside a level, they share what
+    comes across it, and hand their shares on across the levels inside.
+    """
     at = list(product(*map(range, mesh.sizes)))
     has, wants = (boxes(tensor.shape, layout, mesh.sizes) for layout in (held, need))
-    crossing = [0] * len(mesh.sizes)
+    kinds = [fetching(held, need, a) for a in range(len(mesh.sizes))]
+    every = levels(mesh, machine)
+    shares = [
+        1 / prod(n for a, n in enumerate(mesh.sizes) if a > own[-1] and kinds[a] == "all_gather")
+        for own in every
+    ]
+    most = [0.0] * len(every)
     for here, box in zip(at, wants, strict=True):
+        missing = [0] * len(every)
         for element in product(*(range(*side) for side in box)):
             near = max(
                 agreeing(here, there)
                 for there, own in zip(at, has, strict=True)
                 if all(a <= e < b for e, (a, b) in zip(element, own, strict=True))
             )
-            if near < len(mesh.sizes):
-                crossing[near] += 1
+            for level, own in enumerate(every):
+                missing[level] += own[-1] >= near
+        entering = [0.0, *(n * share for n, share in zip(missing, shares, strict=True))]
+        most = [max(n, b - a) for n, (a, b) in zip(most, pairwise(entering), strict=True)]
     seconds = 0.0
-    for axis, count in enumerate(crossing):
+    for own, count in zip(every, most, strict=True):
         if count:
-            size = count * tensor.dtype.itemsize / mesh.devices
-            kind = fetching(held, need, axis)
-            seconds += message(machine, kind, mesh.names[axis], size, 1)
+            sizes = [mesh.sizes[a] for a in own if place(held, a) not in (None, place(need, a))]
+            size, turns = count * tensor.dtype.itemsize, max(rounds(machine, sizes), 1)
+            seconds += message(machine, kinds[own[0]], mesh.names[own[0]], size, turns)
     return seconds
+
+
+def place(layout: Layout, axis: int) -> object:
+    """The dimension that an axis cuts, and the axes outside it."""
+    cut = [(d, own[: own.index(axis)]) for d, own in enumerate(layout) if axis in own]
+    return cut[0] if cut else None
 
 
 def agreeing(one: Sequence[int], other: Sequence[int]) -> int:
@@ -124,18 +168,21 @@ def reduced(mesh, machine, vertex, axes_of, summed, scattered) -> float:
     """Partial results are halved, or more, along one axis after another, then gathered again."""
     tiles = prod(mesh.sizes[a] for x in vertex.labels for a in axes_of[x])
     width = 2 if vertex.dtype.name == "float16" else 1
-    size, seconds = vertex.elements * vertex.dtype.itemsize * width / tiles, 0.0
-    for axis in reversed(summed):
-        ways = mesh.sizes[axis]
-        received = size / ways * (ways - 1)
-        seconds += message(machine, "reduce_scatter", mesh.names[axis], received, ways - 1)
-        size /= ways
+    size = vertex.elements * vertex.dtype.itemsize * width / tiles
+    seconds = 0.0
+    for own in reversed(levels(mesh, machine)):
+        if sizes := [mesh.sizes[a] for a in own if a in summed]:
+            turns, ways = rounds(machine, sizes), prod(sizes)
+            received = size / ways * (ways - 1)
+            seconds += message(machine, "reduce_scatter", mesh.names[own[0]], received, turns)
+            size /= ways
     size /= width
-    for axis in (a for a in summed if a not in scattered):
-        ways = mesh.sizes[axis]
-        received = size * (ways - 1)
-        seconds += message(machine, "all_gather", mesh.names[axis], received, ways - 1)
-        size *= ways
+    for own in levels(mesh, machine):
+        if sizes := [mesh.sizes[a] for a in own if a in summed and a not in scattered]:
+            turns, ways = rounds(machine, sizes), prod(sizes)
+            received = size * (ways - 1)
+            seconds += message(machine, "all_gather", mesh.names[own[0]], received, turns)
+            size *= ways
     return seconds
 
 
@@ -151,6 +198,8 @@ def computed(graph, mesh, machine, vertex, axes_of) -> float:
     work = operations_per_point(vertex.op) * prod(tile.values())
     speed = rate(machine, vertex, work / max(sum(counts), 1))
     traffic = sum(n * v.dtype.itemsize for n, (_, v) in zip(counts, tensors, strict=True))
+    if vertex.dtype.name == "float16" and any(axes_of[x] for x in sizes if x not in vertex.labels):
+        traffic += 2 * counts[-1]  # partial results are wider
     computing = work / speed
     if not isinstance(machine.flops, float):
         item = max(vertex.dtype.itemsize / 4, 1)

@@ -194,25 +194,25 @@ def simulate(
     plan: Plan,
     machine: Machine | str | None = None,
     *,
-    gather: str = "ring",
-    reduce: str = "direct",
+    gather: str | None = None,
+    reduce: str | None = None,
     cards: str = "device",
-    overlap: bool = True,
+    overlap: float | None = None,
 ) -> SimulatedRun:
     """Simulate a run of a plan: kernels in order, communication beside them, links in turn.
 
-    Communication begins and is waited for where engine spmd does so.
+    Where they overlap, communication begins and is waited for where engine spmd does so.
 
     Args:
         plan: What `ed.plan` made, such as `ed.plan(graph, 4)`.
         machine: An `ed.Machine` or a preset such as `"cpu-cluster"`; by default that of the plan.
-        gather: All-gathers are a `"ring"` on each level of the mesh, or `"doubling"` there, or all
-            messages at once, `"direct"`.
-        reduce: Reductions send every block to who combines it, `"direct"`, or go by levels too:
-            `"ring"`, `"doubling"`.
+        gather: Moves go by the levels of the mesh, in the rounds of a `"ring"` or `"doubling"`, or
+            all messages at once, `"direct"`; by default as the machine's `rounds` say.
+        reduce: Reductions, likewise; `"direct"`: every block goes to who combines it.
         cards: Whether every `"device"` has its own links to other nodes, or those of a `"node"`
             share theirs.
-        overlap: Whether communication runs beside computing; `False`: one step follows another.
+        overlap: The fraction of computing beside which communication runs, by default the
+            machine's; `0`: one step follows another.
 
     Returns:
         The seconds, and where they go.
@@ -230,5 +230,6 @@ def simulate(
     if machine is None and plan.machine is None:
         raise InputError("simulate needs a machine: the plan was made for none (machine=)")
     described = machine_of(plan.machine if machine is None else machine, axes=plan.mesh.axes)
-    network = Network(gather, reduce, cards)
+    rounds = described.rounds
+    network = Network(gather or rounds, reduce or rounds, cards)
     return simulate_program(program_of(plan), described, network, overlap=overlap)

@@ -241,21 +241,21 @@ class NetworkOptions:
     """How messages go through the network that is simulated."""
 
     gather: Annotated[
-        Literal["ring", "doubling", "direct"],
-        typer.Option(help="all-gathers: rings or doubling on each level, or all messages at once"),
-    ] = "ring"
+        Literal["ring", "doubling", "direct"] | None,
+        typer.Option(help="moves: rings or doubling on each level, or all messages at once"),
+    ] = None
     reduce: Annotated[
-        Literal["direct", "ring", "doubling"],
-        typer.Option(help="reductions: each block to who combines it, or all-gathers backwards"),
-    ] = "direct"
+        Literal["ring", "doubling", "direct"] | None,
+        typer.Option(help="reductions: all-gathers backwards, or each block to who combines it"),
+    ] = None
     cards: Annotated[
         Literal["device", "node"],
         typer.Option(help="whether each device has links to other nodes, or its node has"),
     ] = "device"
     overlap: Annotated[
-        bool,
+        bool | None,
         typer.Option(help="whether communication runs beside kernels, or one step after another"),
-    ] = True
+    ] = None
 
 
 @options_from_fields

@@ -157,6 +157,8 @@ def intervals_within(mesh: Mesh, span: Span, axes: int) -> list[tuple[Ints, Ints
     For every device a list of disjoint intervals: where each begins and ends.
     """
     inside = [a for a in span.axes if a >= axes]
+    if span.axes[len(span.axes) - len(inside) :] == tuple(inside):  # they nest inside all others
+        return [interval(mesh, span._replace(axes=span.axes[: len(span.axes) - len(inside)]))]
     digits = product(*(range(mesh.sizes[a]) for a in inside))
     return [_interval(mesh, span, dict(zip(inside, row, strict=True))) for row in digits]
 

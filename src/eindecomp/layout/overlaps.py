@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from eindecomp.layout.cut import (
 )
 from eindecomp.layout.mesh import Ints, Mesh
 
+Floats = NDArray[np.float64]
 _CELLS = 1 << 22  # overlaps held at once
 _MOST = 1 << 31  # the most overlaps that are counted device by device
 _SMALL = 1 << 10  # overlaps up to which a table is kept
@@ -111,38 +113,71 @@ def _counted_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) ->
     return shared_in_all
 
 
-def overlaps_within(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Ints:
-    """The elements that each device needs and finds near it, summed: a table held × needed.
+Group = tuple[int, Any]
+"""Devices with the same coordinates along so many outer axes, and how many of them share what comes
+in, a table held × needed."""
 
-    Near are the devices that have the same coordinates along this many outer axes of the mesh.
+
+def most_entering(
+    mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], outer: Group, inner: Group
+) -> Floats:
+    """The elements that the fullest device receives inside its outer group, from without the inner.
+
+    A table held × needed. Of what a device needs and its group does not hold, it receives a share.
     """
-    table = np.empty((len(held), len(needed)), dtype=np.int64)
-    apart = [i for i, cut in enumerate(held) if is_plain(cut) and not nests_outward(cut, axes)]
-    outer = [i for i in range(len(held)) if i not in set(apart)]
-    if outer:
-        table[outer] = overlaps(mesh, [outer_cut(held[i], axes) for i in outer], needed)
-    sides = [_distinct(spans) for spans in zip(*needed, strict=True)]
+    table = np.zeros((len(held), len(needed)))
+    places = range(len(held))
+    if mesh.devices > _COUNTED:
+        outward = [i for i in places if all(nests_outward(held[i], n) for n, _ in (outer, inner))]
+        groups = [(n, sharers[outward]) for n, sharers in (outer, inner)]
+        most = _aligned_entering(mesh, [held[i] for i in outward], needed, *groups)
+        if most is not None:
+            table[outward] = most
+            places = sorted({*places} - {*outward})
+    _check_count(mesh, len(places), len(needed))
+    wanted: Any = np.stack([volumes(mesh, cut) for cut in needed]) if places else 0
     rows = max(1, _CELLS // (len(needed) * mesh.devices))
-    for at in range(0, len(apart), rows):
-        part = apart[at : at + rows]
-        shared = np.ones((len(part), len(needed), mesh.devices), dtype=np.int64)
-        spans = zip(*(held[i] for i in part), strict=True)
-        for own, (theirs, of_needed) in zip(spans, sides, strict=True):
-            distinct, of_held = _distinct(own)
-            wanted = tuple(theirs)
-            near = np.stack([_found_near(mesh, span, wanted, axes) for span in distinct])
-            shared *= near[of_held[:, None], of_needed[None]]
-        table[part] = shared.sum(axis=2)
-    return table
+    for at in range(0, len(places), rows):
+        part = list(places[at : at + rows])
+        entering: Any = 0.0
+        for sign, (axes, sharers) in ((-1, outer), (1, inner)):
+            found: Any = _found_near(mesh, [held[i] for i in part], needed, axes)
+            entering = entering + sign * (wanted - found) / sharers[part, :, None]
+        table[part] = entering.max(axis=2)
+    return np.maximum(table, 0)
 
 
-def _found_near(mesh: Mesh, held: Span, needed: tuple[Span, ...], axes: int) -> Ints:
-    """How much of each needed span devices find near them: spans × devices."""
-    low, high = _ends(mesh, needed)
-    near = np.zeros_like(low)
-    for first, last in intervals_within(mesh, held, axes):
-        near += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
-    return near
+def _aligned_entering(
+    mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], outer: Group, inner: Group
+) -> Floats | None:
+    """The same where even cuts are compared by digits: a device finds all it can or nothing."""
+    need = fullest(mesh, needed).astype(np.float64)[None]
+    found: list[tuple[Ints, Ints]] = []
+    for axes, _ in (outer, inner):
+        aligned = _aligned(mesh, [outer_cut(cut, axes) for cut in held], needed)
+        if aligned is None:
+            return None
+        found.append(aligned)
+    (common, devices), (nearer, fewer) = found
+    (_, before), (_, after) = outer, inner
+    most = np.where(fewer > 0, (need - nearer) / after - (need - common) / before, 0.0)
+    some = np.where(devices > fewer, need / after - (need - common) / before, 0.0)
+    none = np.where(devices < mesh.devices, need / after - need / before, 0.0)
+    return np.maximum(np.maximum(most, some), none)
+
+
+def _found_near(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], axes: int) -> Ints:
+    """What devices need and find in their group: held × needed × devices."""
+    shared = np.ones((len(held), len(needed), mesh.devices), dtype=np.int64)
+    for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
+        (own, of_held), (other, of_needed) = _distinct(ours), _distinct(theirs)
+        low, high = _ends(mesh, other)
+        near = np.zeros((len(own), *low.shape), dtype=np.int64)
+        for place, span in enumerate(own):
+            for first, last in intervals_within(mesh, span, axes):
+                near[place] += np.maximum(np.minimum(high, last) - np.maximum(low, first), 0)
+        shared *= near[of_held[:, None], of_needed[None]]
+    return shared
 
 
 def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
@@ -165,9 +200,7 @@ def _shared(
     """
     if not held or not needed:
         return
-    if len(held) * len(needed) * mesh.devices > _MOST:
-        layouts = f"{len(held)} × {len(needed)} layouts on {mesh.devices} devices"
-        raise UnsolvedError(f"{layouts} are too many to compare")
+    _check_count(mesh, len(held), len(needed))
     # For each dimension the ends of distinct spans, and which of them each cut has.
     sides: list[tuple[tuple[Ints, Ints], tuple[Ints, Ints], Ints, Ints]] = []
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
@@ -193,6 +226,12 @@ def _shared(
             if total is None:
                 total = np.ones((part.stop - at, *wanted.shape), dtype=np.int64)
             yield part, total, wanted[None]
+
+
+def _check_count(mesh: Mesh, held: int, needed: int) -> None:
+    if held * needed * mesh.devices > _MOST:
+        layouts = f"{held} × {needed} layouts on {mesh.devices} devices"
+        raise UnsolvedError(f"{layouts} are too many to compare")
 
 
 def _ends(mesh: Mesh, spans: Sequence[Span]) -> tuple[Ints, Ints]:
@@ -223,6 +262,12 @@ def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> 
     None where some cut is uneven, of a diagonal or of a part of the tensor, or where axes of
     different sizes stand for the same digit.
     """
+    aligned = _aligned(mesh, held, needed)
+    return None if aligned is None else aligned[0] * aligned[1]
+
+
+def _aligned(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> tuple[Ints, Ints] | None:
+    """What a device needs and holds, if anything, and on how many devices that is something."""
     ours, theirs = _digits(mesh, held), _digits(mesh, needed)
     if ours is None or theirs is None:
         return None
@@ -236,13 +281,13 @@ def aligned_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> 
         np.array([[largest_side(mesh, span) for span in cut] for cut in cuts], dtype=np.int64)
         for cuts in (held, needed)
     ]
-    overlaps = np.empty((len(held), len(needed)), dtype=np.int64)
+    common, devices = (np.empty((len(held), len(needed)), dtype=np.int64) for _ in range(2))
     rows = max(1, _CELLS // (max(len(needed), 1) * (len(mesh.sizes) + 1)))
     for at in range(0, len(held), rows):
         part = slice(at, at + rows)
-        common = np.minimum(tiles[0][part, None], tiles[1][None]).prod(axis=2)
-        overlaps[part] = common * _devices(mesh, ours[part], theirs)
-    return overlaps
+        common[part] = np.minimum(tiles[0][part, None], tiles[1][None]).prod(axis=2)
+        devices[part] = _devices(mesh, ours[part], theirs)
+    return common, devices
 
 
 def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:

@@ -18,7 +18,7 @@ from eindecomp.planner.comparison import Comparison, Verification
 from eindecomp.planner.costs.cost import Cost, Number, decided_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.presets import machine_of
-from eindecomp.planner.costs.price import Objective, PriceInBytes, PriceInSeconds
+from eindecomp.planner.costs.price import Objective, PriceInBytes, PriceInSeconds, price_of
 from eindecomp.planner.options import Orders
 from eindecomp.planner.space.choices import Decision, Layouts
 from eindecomp.planner.space.strategy import GivenStrategy, StrategyForm
@@ -119,7 +119,9 @@ class Plan:
     @cached_property
     def traffic(self) -> Cost:
         """The bytes that move when the plan runs, whatever its objective."""
-        return decided_cost(self.graph, PriceInBytes(self.mesh), self.decisions, self.given)
+        own = price_of(self.objective, self.mesh, self.machine)
+        price = PriceInBytes(self.mesh)
+        return decided_cost(self.graph, price, self.decisions, self.given, nearest=own)
 
     @cached_property
     def least_of_any(self) -> int | None:

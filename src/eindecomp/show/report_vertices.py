@@ -15,11 +15,10 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.tiling import TileGrid
 from eindecomp.planner.any_schedule import product_alone
-from eindecomp.planner.costs.price import PriceInBytes
 from eindecomp.planner.plan import Plan
 from eindecomp.show.explain import product_words
 from eindecomp.show.layered import Connector, Item, lay_out
-from eindecomp.show.movements import held_cuts, nearest, read_cut
+from eindecomp.show.movements import held_cuts, nearest, plan_price, read_cut
 from eindecomp.show.rows import Outline, plan_outline
 from eindecomp.show.svg import text_width
 from eindecomp.show.tile_grid import devices_words, layouts_of, tile_grid, tile_table
@@ -116,7 +115,7 @@ def _fetches(
         tensor, held, need = plan.graph[source], held_cuts(plan, source), read_cut(plan, vertex, k)
         start = None
         if held and need is not None:
-            start = held[nearest(PriceInBytes(plan.mesh), tensor, held, need)]
+            start = held[nearest(plan_price(plan), tensor, held, need)]
         lies = [
             -1 if cut is None else shared.word(layout(plan.mesh, tensor.labels, tensor.shape, cut))
             for cut in (start, need)

@@ -117,6 +117,7 @@ _READ_BY: dict[str, Callable[[Field], Any]] = {
     "task_overhead": Field.number,
     "overlap": Field.number,
     "transfers": _transfers,
+    "rounds": Field.text,
 }
 """For each field of a machine, the function that reads it."""
 _ALWAYS = ("flops", "memory_bandwidth", "bandwidth", "latency", "mesh")

@@ -47,8 +47,7 @@ from eindecomp.store.plan_decisions import (
 _FIELDS = (
     "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
     "work", "orders", "machine", "solver", "method", "stopped_by", "seconds", "cost", "bound",
-    "vertices",
-    "given",
+    "vertices", "given",
 )  # fmt: skip
 PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9

@@ -25,11 +25,12 @@ def layouts(axes: int, dims: int):
         yield from product(*map(permutations, own))
 
 
-def compared(sizes, bandwidth, latency, shape, pieces="balanced", *, fine=False):
+def compared(sizes, bandwidth, latency, shape, pieces="balanced", *, fine=False, rounds="doubling"):
     """The least seconds by pieces, and the least over all layouts with those pieces."""
     names = tuple(f"a{i}" for i in range(len(sizes)))
     links = [dict(zip(names, of, strict=True)) for of in (bandwidth, latency)]
-    price = PriceInSeconds(Mesh(names, sizes, pieces), ed.Machine(1e12, 1e12, *links))
+    machine = ed.Machine(1e12, 1e12, *links, rounds=rounds)
+    price = PriceInSeconds(Mesh(names, sizes, pieces), machine)
     least = LeastSeconds(price, fine)
     level = [i for i, link in enumerate(least.links) for _ in range(link.axes)]
     cuts, counts = [], []
@@ -67,16 +68,29 @@ def test_no_layouts_take_less(seed, pieces, fine):
     bandwidth = [rng.choice([1e6, 4e6]) for _ in sizes]
     latency = [rng.choice([0, 1e-5, 1e-4]) for _ in sizes]
     shape = [rng.choice([1, 2, 3, 4, 5, 6, 8, 8, 12, 16]) for _ in range(rng.randint(1, 2))]
-    least, best = compared(sizes, bandwidth, latency, shape, pieces, fine=fine)
+    rounds = rng.choice(["doubling", "ring"])
+    least, best = compared(sizes, bandwidth, latency, shape, pieces, fine=fine, rounds=rounds)
     assert (least <= best * (1 + 1e-12)).all()
 
 
+@pytest.mark.parametrize("rounds", ["doubling", "ring"])
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("bandwidth", [(1e6, 1e6, 8e6, 8e6), (1e6, 8e6, 8e6, 8e6)])
-def test_no_layouts_take_less_on_two_levels(bandwidth, fine):
+def test_no_layouts_take_less_on_two_levels(bandwidth, fine, rounds):
     latency = [1e-5 if each == 1e6 else 1e-6 for each in bandwidth]
-    least, best = compared((2, 2, 2, 2), bandwidth, latency, (16, 4), fine=fine)
+    least, best = compared((2, 2, 2, 2), bandwidth, latency, (16, 4), fine=fine, rounds=rounds)
     assert (least <= best * (1 + 1e-12)).all()
+
+
+def test_a_gather_over_two_levels_is_known_by_its_pieces():
+    """Each block comes to a server once, which pieces tell: nothing is left between the bounds."""
+    machine = ed.Machine(1e12, 1e12, {"a": 1e6, "b": 8e6})
+    price = PriceInSeconds(Mesh(("a", "b"), (2, 2)), machine)
+    cuts = [(span_of(Dim(None, 0, 16), axes),) for axes in ((0, 1), ())]
+    counts = [(PieceCount(prod(n), 16, 1, 16, "i", n),) for n in ((2, 2), (1, 1))]
+    seconds = 4 * (4 / 1e6 + 8 / 8e6)
+    assert price.fetch(cuts[:1], cuts[1:], 4)[0, 0] == pytest.approx(seconds)
+    assert LeastSeconds(price).fetch(counts[:1], counts[1:], 4)[0, 0] == pytest.approx(seconds)
 
 
 def test_groups_whose_pieces_other_axes_choose_hold_half_of_what_they_need():

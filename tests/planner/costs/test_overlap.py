@@ -35,6 +35,9 @@ BENT = {
 MACHINES = {
     "hidden": ed.Machine(1e8, 1e9, 1e9, 1e-8, overlap=1),
     "half hidden": ed.Machine(1e8, 1e9, {"a": 1e8, "b": 1e9, "c": 1e9}, 1e-8, overlap=0.5),
+    "rings on two levels": ed.Machine(
+        1e9, 1e9, {"a": 1e8, "b": 1e9, "c": 1e9}, 1e-8, rounds="ring"
+    ),
     "tasks": ed.Machine(1e9, 1e9, 1e9, 1e-9, task_overhead=3e-8),
     "curves": ed.Machine(SHAPES, 1e9, 1e9, 1e-8, transfers=BENT),
     "all": ed.Machine(SHAPES, 1e9, 1e9, 1e-8, overlap=0.7, task_overhead=1e-8, transfers=BENT),
@@ -217,6 +220,7 @@ def test_bad_curves_are_refused(points, message):
     [
         ({"overlap": 1.5}, "overlap must be from 0 to 1, not 1.5"),
         ({"overlap": True}, "overlap must be from 0 to 1"),
+        ({"rounds": "tree"}, "rounds must be doubling or ring, not 'tree'"),
         ({"task_overhead": -1}, "task_overhead must be 0 or more, not -1"),
         (
             {"flops": {"large": 1.0}},

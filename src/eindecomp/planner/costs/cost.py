@@ -100,8 +100,12 @@ def decided_cost(
     price: Price,
     decisions: Mapping[str, Decision],
     given: Mapping[str, Layouts],
+    nearest: Price | None = None,
 ) -> Cost:
-    """What decisions cost at given prices; inputs that `given` does not name are free."""
+    """What decisions cost at given prices; inputs that `given` does not name are free.
+
+    Tensors are fetched from the layout that is cheapest at these prices, or at those of `nearest`.
+    """
     costs = Cost()
     for name, layouts in given.items():
         if layouts.second is not None:
@@ -125,7 +129,10 @@ def decided_cost(
         costs.repartition[name] = _kept(price, decision.layouts, vertex)
         for k, source in sources.items():
             held = decisions[source].layouts if source in decisions else given[source]
-            cost = beyond(fetched(price, own, k, held.cuts, items[k]).min(), hides)
+            fetches = [
+                fetched(each, own, k, held.cuts, items[k]) for each in (price, nearest or price)
+            ]
+            cost = beyond(fetches[0].flat[fetches[1].argmin()], hides)
             cost = np.asarray(cost).item()
             part = costs.repartition if source in decisions else costs.join
             part[name] += cost

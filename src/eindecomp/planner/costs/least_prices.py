@@ -20,6 +20,7 @@ import numpy as np
 
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.mesh import ROWS, Mesh
+from eindecomp.planner.costs.collectives import rounds_of
 from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES, Collective, Curve, Line, Machine
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
 from eindecomp.planner.space.choices import Choices
@@ -101,25 +102,25 @@ class LinkLevel(NamedTuple):
 def links_of(mesh: Mesh, machine: Machine) -> tuple[LinkLevel, ...]:
     """The levels of a mesh, outermost first."""
     axes = [
-        (size, tuple(_carried(machine, kind, name) for kind in COLLECTIVES))
+        (size, tuple(_carried(machine, kind, name, size) for kind in COLLECTIVES))
         for name, size in zip(mesh.names, mesh.sizes, strict=True)
     ]
     links: list[LinkLevel] = []
     for (size, _), run in groupby(enumerate(axes), key=itemgetter(1)):
         alike = [axis for axis, _ in run]
-        carried = [_carried(machine, kind, mesh.names[alike[0]]) for kind in FETCHES]
+        carried = [_carried(machine, kind, mesh.names[alike[0]], size) for kind in FETCHES]
         lines = [each.floor if isinstance(each, Curve) else each for each in carried]
         start, pace = (min(of) for of in zip(*lines, strict=True))
         links.append(LinkLevel(size, len(alike), Line(start, pace), alike[0]))
     return tuple(links)
 
 
-def _carried(machine: Machine, kind: Collective, axis: str) -> Curve | Line:
+def _carried(machine: Machine, kind: Collective, axis: str, size: int) -> Curve | Line:
     """What a collective takes along an axis: measured, or by latency and bandwidth."""
     if (curve := machine.curve_of(kind, axis)) is not None:
         return curve
     start = machine.task_overhead + machine.latency_of(axis)
-    return Line(start, 1 / machine.bandwidth_of(axis))
+    return Line(start * rounds_of(machine.rounds, (size,)), 1 / machine.bandwidth_of(axis))
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class LeastSeconds:
         """What must cross the outer levels, over the widest link that it could cross."""
         total = LeastBytes(self.mesh).needed(needed).astype(np.float64)[None]
         seconds = np.zeros((len(held), len(needed)))
-        before, crossed = np.zeros(seconds.shape), np.zeros(seconds.shape)
+        found, before, crossed = (np.zeros(seconds.shape) for _ in range(3))
         even = self._are_even(held, needed)
         apart = _apart(held, needed, self.links)
         pace, latency = np.inf, np.inf
@@ -163,11 +164,12 @@ class LeastSeconds:
             pace, latency = min(pace, link.fetch.pace), min(latency, link.fetch.start)
             shared = self._shared(held, needed, level)
             shared = shared / np.where(even, float(link.size) ** apart[level], 1.0)
-            missing = np.maximum(np.maximum(total - shared, 0), before)
-            seconds += (missing - before) * (item / self.mesh.devices) * pace
+            missing = np.maximum(np.maximum(total - shared, 0), found)
+            entering = np.maximum(missing / self._sharing(held, needed, level), before)
+            seconds += (entering - before) * (item / self.mesh.devices) * pace
             axes = np.maximum(_crossed(total, missing, link.size, even), crossed)
             seconds += (axes - crossed) * latency
-            before, crossed = missing, axes
+            found, before, crossed = missing, entering, axes
         return seconds * (1 - _ROUNDING)
 
     def _are_even(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts]) -> Mask:
@@ -191,6 +193,19 @@ class LeastSeconds:
             shared *= np.minimum(own[:, None], other[None]) / inner[None]
         return shared
 
+    def _sharing(
+        self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], level: int
+    ) -> Floats:
+        """The most devices of a group that can share what comes in: their axes cut `held` only."""
+        inside = prod(link.size**link.axes for link in self.links[level + 1 :])
+        own, other = (
+            np.array(
+                [prod(n for side in sides for n in side.levels[level + 1 :]) for sides in cuts]
+            )
+            for cuts in (held, needed)
+        )
+        return np.maximum(np.minimum(own[:, None], inside / other[None]), 1)
+
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """The same whichever axes of a level are chosen."""
         summed, spread = self._summed(choices)
@@ -204,7 +219,7 @@ class LeastSeconds:
             for turn in range(link.axes):
                 takes = summed[:, level, None] > turn
                 moved = size * (ways - 1) / ways
-                cost = self.price.link(link.first, moved, ways - 1, "reduce_scatter")
+                cost = self.price.link(link.first, moved, "reduce_scatter")
                 seconds += np.where(takes, cost, 0.0)
                 size = size / np.where(takes, ways, 1)
         size = size * (item / partial)
@@ -212,7 +227,7 @@ class LeastSeconds:
             ways = link.size
             for turn in range(link.axes):
                 takes = summed[:, level, None] - spread[:, :, level] > turn
-                cost = self.price.link(link.first, size * (ways - 1), ways - 1, "all_gather")
+                cost = self.price.link(link.first, size * (ways - 1), "all_gather")
                 seconds += np.where(takes, cost, 0.0)
                 size = size * np.where(takes, ways, 1)
         return infinite_where(choices.reduced < 0, seconds * (1 - _ROUNDING))

@@ -163,6 +163,7 @@ Collective = Literal["all_gather", "all_to_all", "reduce_scatter", "point_to_poi
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 FETCHES: tuple[Collective, ...] = ("all_gather", "all_to_all", "point_to_point")
 """The collectives that a fetch can be."""
+DOUBLING, RING = ROUNDS = ("doubling", "ring")
 ANY_AXIS = "*"
 """Stands for every axis that has no curve of its own."""
 
@@ -187,6 +188,8 @@ class Machine:
         transfers: For a collective and an axis, seconds by the bytes that each device receives, in
             place of bandwidth, latency and overhead: `{"all_gather": {"*": curve}}`, where the axis
             `"*"` is for all that are not named.
+        rounds: How many messages of a collective among n devices follow one another, each with a
+            latency: log2 n (`"doubling"`) or n - 1 (`"ring"`).
 
     Raises:
         PlanError: A number is out of its range, or there is no such collective.
@@ -204,6 +207,7 @@ class Machine:
     task_overhead: float = 0.0
     overlap: float = 0.0
     transfers: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict[str, Any])
+    rounds: str = DOUBLING
 
     def __post_init__(self) -> None:
         flops = _all_shapes(self.flops)
@@ -220,6 +224,9 @@ class Machine:
                 raise PlanError(f"a machine's {name} must be 0 or more, not {value!r}")
         if not _is_number(self.overlap) or not 0 <= self.overlap <= 1:
             raise PlanError(f"a machine's overlap must be from 0 to 1, not {self.overlap!r}")
+        if self.rounds not in ROUNDS:
+            known = " or ".join(ROUNDS)
+            raise PlanError(f"a machine's rounds must be {known}, not {quote(self.rounds)}")
         # Plain numbers, whatever types were given: they are written to files and compared.
         plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in RATES}
         plain["mesh"] = Mesh.of_axes(self.mesh).axes

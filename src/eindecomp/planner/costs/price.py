@@ -1,10 +1,9 @@
 """Objectives: what plans minimize, and the `Price` that each charges for what a plan does.
 
-In seconds, kernel calls take what the roofline says, and movement goes axis by axis. An element
-that a device needs comes from the nearest device that holds it: it crosses axis j if that device
-differs from this one at axis j but at no axis outside it. Bytes are those of the average device.
-Each kernel call and each message takes the machine's overhead of a task as well; where messages
-were measured, that is part of their curve.
+In seconds, kernel calls take what the roofline says, and movement what `collectives.py` says, which
+the simulator follows too. Bytes are those of the fullest device. Each kernel call and each message
+takes the machine's overhead of a task as well; where messages were measured, that is part of their
+curve.
 
 Where communication can run beside computing, a vertex's fetches and its reduction each run beside
 an equal share of its own kernel calls, and only what they take beyond that counts. What really runs
@@ -15,8 +14,9 @@ choice and its sources'. Moving a tensor to its second layout is never hidden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Protocol
 
@@ -25,12 +25,20 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
-from eindecomp.layout.cut import Cut, largest_side, nests_outward, outer_cut
+from eindecomp.lang.dtypes import widen
+from eindecomp.layout.cut import Cut, largest_side
 from eindecomp.layout.mesh import ROWS, Mesh
-from eindecomp.layout.overlaps import covers, moved, overlaps_within, totals
+from eindecomp.layout.overlaps import covers, moved
 from eindecomp.layout.view import View, dim_parts, tile_sides
+from eindecomp.planner.costs.collectives import (
+    Level,
+    crossed,
+    fetched_by,
+    levels_of,
+    received,
+    rounds_of,
+)
 from eindecomp.planner.costs.machine import (
-    FETCHES,
     Collective,
     Machine,
     best_rate,
@@ -39,7 +47,7 @@ from eindecomp.planner.costs.machine import (
 )
 from eindecomp.planner.costs.named_rows import reduced
 from eindecomp.planner.space.choices import Choices
-from eindecomp.solve.problem.arrays import Costs, Floats, Mask, infinite_where
+from eindecomp.solve.problem.arrays import Costs, Floats, infinite_where
 
 
 class Price(Protocol):
@@ -138,52 +146,56 @@ class PriceInSeconds:
         """The same prices on another mesh."""
         return PriceInSeconds(mesh, self.machine)
 
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of the mesh."""
+        return levels_of(self.mesh, self.machine)
+
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
-        """Bytes over bandwidth, axis by axis, and a latency for each axis that is crossed."""
-        total = totals(self.mesh, needed)[None]
+        """Bytes over bandwidth, level by level, and a latency for each round."""
         seconds = np.zeros((len(held), len(needed)))
-        before = np.zeros(seconds.shape)
-        for axis in range(len(self.mesh.sizes)):
-            # Cuts that differ only in inner axes are alike here, if those are also the innermost.
-            outer = [outer_cut(c, axis + 1) if nests_outward(c, axis + 1) else c for c in held]
-            distinct = {cut: i for i, cut in enumerate(dict.fromkeys(outer))}
-            near = overlaps_within(self.mesh, list(distinct), needed, axis + 1)
-            missing = total - near[[distinct[cut] for cut in outer]]
-            crossing = np.maximum(missing - before, 0) * item / self.mesh.devices
-            seconds += np.where(crossing > 0, self._fetch_along(axis, held, needed, crossing), 0.0)
-            before = np.maximum(before, missing)
+        amounts = received(self.mesh, self.levels, held, needed)
+        for level, elements in zip(self.levels, amounts, strict=True):
+            sizes = [self.mesh.sizes[axis] for axis in level.axes]
+            along = [crossed(held, needed, axis) for axis in level.axes]
+            rounds = np.maximum(rounds_of(self.machine.rounds, sizes, along), 1)
+            kinds: Mapping[Collective, Any] = {"point_to_point": True}
+            if level.curves:  # it has one axis
+                kinds = fetched_by(held, needed, level.axes[0])
+            for kind, mask in kinds.items():
+                takes = level.seconds(kind, elements * item, rounds)
+                seconds += np.where(mask & (elements > 0), takes, 0.0)
         return infinite_where(~covers(held, needed), seconds)
 
-    def _fetch_along(self, axis: int, held: Sequence[Cut], needed: Sequence[Cut], size: Any) -> Any:
-        """What crosses one axis, by whichever collective that is."""
-        curves = [self.machine.curve_of(kind, self.mesh.names[axis]) for kind in FETCHES]
-        if len(set(curves)) == 1:
-            return self.link(axis, size, 1, FETCHES[0])
-        seconds = np.zeros(size.shape)
-        for kind, mask in fetched_by(held, needed, axis).items():
-            seconds += np.where(mask, self.link(axis, size, 1, kind), 0.0)
-        return seconds
-
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
-        """Reduce-scatters from the innermost axis out, then all-gathers over replicating axes."""
+        """Reduce-scatters from the innermost level out, then all-gathers over replicating axes."""
         seconds = np.zeros(choices.reduced.shape)
         aggregated = set(choices.view.aggregated)
         out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
         for (a, h), places in choices.places.items():
             size = elements * partial / max(int(choices.parts[a, out].prod()), 1)
-            summed = sorted(x for i in aggregated for x in choices.assignments[a][i])
-            for axis in reversed(summed):
-                ways = self.mesh.sizes[axis]
-                moved = size * (ways - 1) / ways
-                seconds[a, h] += self.link(axis, moved, ways - 1, "reduce_scatter")
+            summed = {x for i in aggregated for x in choices.assignments[a][i]}
+            for level, along in self._used(reversed(self.levels), summed):
+                ways = prod(along)
+                seconds[a, h] += self._collective(level, "reduce_scatter", size / ways, along)
                 size /= ways
             size *= item / partial
             scattered = {axis for own in places for axis in own}
-            for axis in (axis for axis in summed if axis not in scattered):
-                ways = self.mesh.sizes[axis]
-                seconds[a, h] += self.link(axis, size * (ways - 1), ways - 1, "all_gather")
-                size *= ways
+            for level, along in self._used(self.levels, summed - scattered):
+                seconds[a, h] += self._collective(level, "all_gather", size, along)
+                size *= prod(along)
         return infinite_where(choices.reduced < 0, seconds)
+
+    def _used(self, levels: Iterable[Level], axes: Set[int]) -> Iterator[tuple[Level, list[int]]]:
+        """The levels that have some of these axes, with the sizes of those."""
+        for level in levels:
+            if along := [self.mesh.sizes[axis] for axis in level.axes if axis in axes]:
+                yield level, along
+
+    def _collective(self, level: Level, kind: Collective, own: float, along: Sequence[int]) -> Any:
+        """The seconds in which all devices along axes of one level have each other's bytes."""
+        rounds = rounds_of(self.machine.rounds, along)
+        return level.seconds(kind, own * (prod(along) - 1), rounds)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """The longer of computing the largest tile and of reading and writing its memory."""
@@ -196,15 +208,17 @@ class PriceInSeconds:
         sides = (-(-sizes // parts)).astype(np.float64)
         touched = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
         touched = touched.astype(np.float64)
-        traffic = touched * vertex.dtype.itemsize
-        for dims, item in zip(view.reads, items, strict=True):
+        is_partial = parts[:, list(view.aggregated)].prod(axis=1) > 1
+        item = vertex.dtype.itemsize
+        traffic = touched * np.where(is_partial, widen(vertex.dtype).itemsize, item)
+        for dims, own in zip(view.reads, items, strict=True):
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
-                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * item
+                touched, traffic = touched + tile, traffic + tile.astype(np.float64) * own
         tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
         work = tile_operations(vertex.op, tile)
         intensity = work / np.maximum(touched, 1.0)
-        flops, item = self.machine.flops, vertex.dtype.itemsize
+        flops = self.machine.flops
         computing = work / rate(flops, vertex.op, intensity, item)
         computing = computing + function_seconds(flops, vertex.op, tile, item)
         return np.maximum(computing, traffic / self.machine.memory_bandwidth)
@@ -239,35 +253,10 @@ class PriceInSeconds:
         most = max(computing, traffic / self.machine.memory_bandwidth)
         return most / self.mesh.devices + self.machine.task_overhead
 
-    def link(self, axis: int, size: Any, messages: int, kind: Collective) -> Any:
+    def link(self, axis: int, size: Any, kind: Collective) -> Any:
         """The seconds in which every device receives so many bytes along an axis."""
-        name, machine = self.mesh.names[axis], self.machine
-        if (curve := machine.curve_of(kind, name)) is not None:
-            return curve.seconds(size)
-        start = machine.task_overhead + machine.latency_of(name)
-        return start * messages + size / machine.bandwidth_of(name)
-
-
-def fetched_by(held: Sequence[Cut], needed: Sequence[Cut], axis: int) -> dict[Collective, Mask]:
-    """For each held and each needed cut, what fetching along an axis is.
-
-    An axis that cuts the held layout but not the needed one gathers. One that cuts another
-    dimension than before exchanges. Anything else goes from device to device.
-    """
-    before = np.array([_cut_by(cut, axis) for cut in held], dtype=np.int64)[:, None]
-    after = np.array([_cut_by(cut, axis) for cut in needed], dtype=np.int64)[None]
-    gathers = (before >= 0) & (after < 0)
-    exchanges = (before >= 0) & (after >= 0) & (before != after)
-    return {
-        "all_gather": gathers,
-        "all_to_all": exchanges,
-        "point_to_point": ~(gathers | exchanges),
-    }
-
-
-def _cut_by(cut: Cut, axis: int) -> int:
-    """The dimension that an axis cuts, or -1."""
-    return next((d for d, span in enumerate(cut) if axis in span.axes), -1)
+        level = next(each for each in self.levels if axis in each.axes)
+        return level.seconds(kind, size, rounds_of(self.machine.rounds, (self.mesh.sizes[axis],)))
 
 
 OBJECTIVES = ("bytes", "bound", "time")

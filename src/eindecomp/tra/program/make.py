@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
@@ -16,7 +16,7 @@ from eindecomp.layout.overlaps import overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.named_rows import fetched, most_bytes, reduced
-from eindecomp.planner.costs.price import PriceInBytes
+from eindecomp.planner.costs.price import Price, PriceInBytes, price_of
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import (
     Choices,
@@ -57,6 +57,11 @@ class _ProgramMaker:
     @property
     def mesh(self) -> Mesh:
         return self.plan.mesh
+
+    @cached_property
+    def price(self) -> Price:
+        """What the plan was made to minimize."""
+        return price_of(self.plan.objective, self.mesh, self.plan.machine)
 
     def buffer(
         self,
@@ -197,7 +202,7 @@ class _ProgramMaker:
         return steps.Read(piece, need)
 
     def _operand(self, vertex: Vertex, source: str, need: Cut) -> steps.Read:
-        """Where an operand is read, after it was fetched from where that moves least."""
+        """Where an operand is read, after it was fetched from where that costs least."""
         origin = self.plan.graph[source]
         if isinstance(origin.op, Fill):
             piece = self.buffer(origin, steps.Role.PIECE, Tiling(need))
@@ -212,11 +217,12 @@ class _ProgramMaker:
         return steps.Read(piece, need)
 
     def _nearest(self, source: str, need: Cut) -> int:
-        """The buffer of a tensor from which fetching moves least."""
+        """The buffer of a tensor from which fetching costs the plan's objective least."""
         lies = self.lies[source]
         if source in self.plan.decisions or source in self.plan.given:
             cuts = [self.buffers[number].tiling.cut for number in lies]
-            return lies[int(PriceInBytes(self.mesh).fetch(cuts, [need], 1)[:, 0].argmin())]
+            item = self.plan.graph[source].dtype.itemsize
+            return lies[int(self.price.fetch(cuts, [need], item)[:, 0].argmin())]
         return next(n for n in lies if _inside(self.mesh, need, self.buffers[n].tiling.cut))
 
     def add_output(self, vertex: Vertex) -> None:

@@ -15,18 +15,18 @@ from eindecomp.layout.cut import Cut, axes_in, interval, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
 from eindecomp.layout.view import Dims, view_of
+from eindecomp.planner.costs.collectives import Level
 from eindecomp.planner.costs.machine import Machine, function_seconds, rate
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.simulation.network import (
-    Level,
     Network,
     PeerGroup,
     Peers,
     Phase,
     gather_phases,
-    move_directly,
+    move_phases,
     reduce_phases,
 )
 
@@ -95,6 +95,8 @@ class Durations:
                 own = volumes(mesh, Tiling(into.tiling.cut, step.split))
                 axes = axes_in(mesh, step.axes)
                 phases = reduce_phases(mesh, levels, axes, own * source.item, self.network.reduce)
+                if self.network.reduce != "direct":  # combined while it is passed on
+                    return self._timed(phases)
                 *before, last = self._timed(phases)
                 # Each block that arrives is read, and the result is written.
                 ways, elements = pieces_by(mesh, axes), own.astype(np.float64)
@@ -126,29 +128,30 @@ class Durations:
                 peers: Peers | None = PeerGroup(tuple(axes))
             case _:
                 peers = None
-        return [move_directly(mesh, self.levels, held, wanted, source.item, peers)]
+        way = self.network.gather
+        return move_phases(mesh, self.levels, held, wanted, source.item, way, peers)
 
     def _timed(self, phases: list[Phase]) -> tuple[TimedPhase, ...]:
         return tuple(self._seconds(phase) for phase in phases)
 
     def _seconds(self, phase: Phase) -> TimedPhase:
         """A phase in seconds: what a device receives, or the fullest of its peers sends."""
-        sending, receiving = self._carried(phase.sent), self._carried(phase.received)
+        sending, receiving = (self._carried(phase, each) for each in (phase.sent, phase.received))
         seconds = np.zeros(phase.received.shape[1:])
         for number, level in enumerate(self.levels):
             taken, given = phase.received[number] > 0, phase.sent[number] > 0
-            fullest = phase.peers.latest(sending[number])
+            fullest, latency = phase.peers.latest(sending[number]), level.start(phase.kind)
             arriving = np.where(taken, np.maximum(receiving[number], fullest), 0.0)
-            between = (phase.rounds - 1) * level.latency
+            between = (phase.rounds - 1) * latency
             receiving[number] = np.where(taken, arriving + between, 0.0)
             sending[number] = np.where(given, sending[number] + between, 0.0)
-            seconds = np.maximum(seconds, np.where(taken, receiving[number] + level.latency, 0.0))
+            seconds = np.maximum(seconds, np.where(taken, receiving[number] + latency, 0.0))
             seconds = np.maximum(seconds, sending[number])
         takes_part = (phase.received + phase.sent).sum(axis=0) > 0
         amounts = phase.received, phase.sent
         return TimedPhase(seconds, sending, receiving, takes_part, *amounts, phase.peers)
 
-    def _carried(self, amounts: Ints) -> Floats:
+    def _carried(self, phase: Phase, amounts: Ints) -> Floats:
         """The seconds that links are busy: a shared link has the average of its devices' bytes."""
         busy = amounts.astype(np.float64)
         for number, level in enumerate(self.levels):
@@ -156,7 +159,7 @@ class Durations:
             if self.network.cards == "node" and inner:
                 mean = busy[number].mean(axis=inner, keepdims=True)
                 busy[number] = np.broadcast_to(mean, busy[number].shape)
-            busy[number] /= level.bandwidth
+            busy[number] = level.carried(phase.kind, busy[number])
         return busy
 
 

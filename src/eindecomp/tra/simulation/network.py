@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -15,12 +14,12 @@ from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling, replicated_axes
-from eindecomp.planner.costs.machine import Machine
+from eindecomp.planner.costs.collectives import Level, crossed, fetched_by, rounds_of, sharers
+from eindecomp.planner.costs.machine import FETCHES, ROUNDS, Collective
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.tra.program.device_row import received
 
-GATHERS = ("ring", "doubling", "direct")
-REDUCES = ("direct", "ring", "doubling")
+WAYS = (*ROUNDS, "direct")
 CARDS = ("device", "node")
 
 
@@ -28,16 +27,13 @@ CARDS = ("device", "node")
 class Network:
     """How collectives are made, and who shares a link."""
 
-    gather: str = "ring"
-    """All-gathers: level by level from the outermost in, or all messages side by side.
+    gather: str = "doubling"
+    """All-gathers and other moves: level by level from the outermost in, or all messages at once.
 
-    On a level of n devices, a ring has n - 1 rounds; doubling what everybody has takes log2 n.
+    The number of rounds on a level is that of a `Machine`.
     """
-    reduce: str = "direct"
-    """Reductions: every block straight to who combines it, in the plan's order, or by levels.
-
-    The latter are all-gathers backwards; they combine in an order of their own.
-    """
+    reduce: str = "doubling"
+    """Reductions: all-gathers backwards, or every block straight to who combines it."""
     cards: str = "device"
     """Whether each device has its own links, or those between nodes are shared by a node's devices.
 
@@ -46,43 +42,12 @@ class Network:
 
     def __post_init__(self) -> None:
         for what, given, known in (
-            ("gather", self.gather, GATHERS),
-            ("reduce", self.reduce, REDUCES),
+            ("gather", self.gather, WAYS),
+            ("reduce", self.reduce, WAYS),
             ("cards", self.cards, CARDS),
         ):
             if given not in known:
                 raise InputError(f"{what} {given!r} is not one of {', '.join(known)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Neighbouring axes with links that are alike."""
-
-    axes: tuple[int, ...]
-    names: tuple[str, ...]
-    bandwidth: float
-    latency: float
-
-    def __str__(self) -> str:
-        ends = dict.fromkeys((self.names[0], self.names[-1]))
-        return "…".join(ends)
-
-
-def levels_of(mesh: Mesh, machine: Machine) -> tuple[Level, ...]:
-    """The levels of a mesh, outermost first.
-
-    >>> from eindecomp.planner.costs.presets import machine_of
-    >>> from eindecomp.layout.mesh import Mesh
-    >>> machine = machine_of("4-gpu-servers")
-    >>> [str(level) for level in levels_of(Mesh.of_axes(machine.mesh), machine)]
-    ['node0…node1', 'gpu0…gpu2']
-    """
-    rates = [(machine.bandwidth_of(name), machine.latency_of(name)) for name in mesh.names]
-    levels: list[Level] = []
-    for (bandwidth, latency), run in groupby(range(len(rates)), key=rates.__getitem__):
-        axes = tuple(run)
-        levels.append(Level(axes, tuple(mesh.names[a] for a in axes), bandwidth, latency))
-    return tuple(levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +99,7 @@ class Phase:
     rounds: int
     """How many messages follow one another: the latency is paid so often."""
     peers: Peers
+    kind: Collective = "all_gather"
 
 
 def gather_phases(
@@ -156,8 +122,7 @@ def gather_phases(
         received = np.zeros((len(levels), *own.shape), dtype=np.int64)
         sent = np.zeros_like(received)
         received[number], sent[number] = total - held, total - _of_next(held, along)
-        ways = pieces_by(mesh, along)
-        rounds = ways - 1 if way == "ring" else (ways - 1).bit_length()
+        rounds = rounds_of(way, [mesh.sizes[a] for a in along])
         phases.append(Phase(received, sent, rounds, PeerGroup(along)))
         held = total
     return phases
@@ -168,7 +133,7 @@ def reduce_phases(
 ) -> list[Phase]:
     """A reduce-scatter that leaves everybody `own` bytes: the all-gather of them, backwards."""
     return [
-        Phase(phase.sent, phase.received, phase.rounds, phase.peers)
+        Phase(phase.sent, phase.received, phase.rounds, phase.peers, "reduce_scatter")
         for phase in reversed(gather_phases(mesh, levels, axes, own, way))
     ]
 
@@ -201,21 +166,56 @@ def _of_next(values: Ints, along: tuple[int, ...]) -> Ints:
 _ROWS = 1 << 20  # elements of a table of pairs that is worked on at once
 
 
-def move_directly(
+def move_phases(
     mesh: Mesh,
     levels: Sequence[Level],
     held: Tiling,
     wanted: Tiling,
     item: int,
+    way: str,
     peers: Peers | None = None,
-) -> Phase:
-    """A move in which all blocks travel at once; its peers are found where none are given."""
+) -> list[Phase]:
+    """A move level by level from the outermost in, or directly; its peers are found if not given.
+
+    Devices that want the same block share what comes in from outside, and hand it on.
+    """
+    taken, given, ends = _amounts(mesh, levels, held, wanted, item)
+    cuts = [held.cut], [wanted.cut]
+    if way == "direct":
+        received, sent = (each.reshape(-1, *mesh.sizes) for each in (taken, given))
+        return [Phase(received, sent, 1, peers or _pairs(ends), "point_to_point")]
+    among = [int(sharers(mesh, *cuts, level.axes[-1] + 1)[0, 0]) for level in levels]
+    if held.split or wanted.split:
+        among = [1] * len(among)
+    if peers is None:
+        gathered = [a for a in range(len(mesh.sizes)) if fetched_by(*cuts, a)["all_gather"][0, 0]]
+        peers = _pairs([*ends, _handed_on(mesh, gathered)] if max(among) > 1 else ends)
+    taken, given = (_shared_out(each, among) for each in (taken, given))
+    phases: list[Phase] = []
+    for number, level in enumerate(levels):
+        received, sent = np.zeros((2, len(levels), *mesh.sizes), dtype=np.int64)
+        received[number], sent[number] = (e[number].reshape(mesh.sizes) for e in (taken, given))
+        if received.any():
+            along = [crossed(*cuts, axis)[0, 0] for axis in level.axes]
+            rounds = max(rounds_of(way, [mesh.sizes[axis] for axis in level.axes], along), 1)
+            kinds = fetched_by(*cuts, level.axes[0])
+            kind: Collective = next(kind for kind in FETCHES if kinds[kind][0, 0])
+            phases.append(Phase(received, sent, rounds, peers, kind))
+    return phases
+
+
+def _amounts(
+    mesh: Mesh, levels: Sequence[Level], held: Tiling, wanted: Tiling, item: int
+) -> tuple[Ints, Ints, list[tuple[Ints, Ints]]]:
+    """The bytes that devices take and give on each level, and who takes from whom."""
     devices = mesh.devices
     taken = np.zeros((len(levels), devices), dtype=np.int64)
     given = np.zeros_like(taken)
     ends: list[tuple[Ints, Ints]] = []
     for rows, table in _tables(mesh, held, wanted):
         table = table * item
+        to, source = np.nonzero(table)
+        ends.append((to + rows[0], source))
         alike = np.ones(table.shape, dtype=bool)
         for number, level in enumerate(levels):
             place: Ints = np.zeros(devices, dtype=np.int64)  # a number for the coordinates on it
@@ -226,11 +226,22 @@ def move_directly(
             taken[number, rows] = crossing.sum(axis=1)
             given[number] += crossing.sum(axis=0)
             alike &= ~apart
-        if peers is None:
-            to, source = np.nonzero(table)
-            ends.append((to + rows[0], source))
-    shape = (len(levels), *mesh.sizes)
-    return Phase(taken.reshape(shape), given.reshape(shape), 1, peers or _pairs(ends))
+    return taken, given, ends
+
+
+def _shared_out(amounts: Ints, among: Sequence[int]) -> Ints:
+    """Bytes by level, where so many devices inside each level share what comes across it."""
+    shares = amounts.cumsum(axis=0) // np.array(among, dtype=np.int64)[:, None]
+    return np.diff(shares, axis=0, prepend=0)
+
+
+def _handed_on(mesh: Mesh, axes: Sequence[int]) -> tuple[Ints, Ints]:
+    """Every device, with each that differs from it along these axes only."""
+    numbers = np.arange(mesh.devices, dtype=np.int64).reshape(mesh.sizes)
+    last = tuple(range(len(mesh.sizes) - len(axes), len(mesh.sizes)))
+    groups = np.moveaxis(numbers, tuple(axes), last).reshape(-1, pieces_by(mesh, tuple(axes)))
+    one, other = np.broadcast_arrays(groups[:, :, None], groups[:, None, :])
+    return one.ravel(), other.ravel()
 
 
 def _pairs(ends: list[tuple[Ints, Ints]]) -> Pairs:

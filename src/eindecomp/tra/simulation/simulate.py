@@ -8,7 +8,7 @@ from the last end, causes make the critical path of a `SimulatedRun`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -19,16 +19,16 @@ import numpy as np
 from eindecomp.above import from_above
 from eindecomp.errors import InputError
 from eindecomp.layout.tiling import coordinates
+from eindecomp.planner.costs.collectives import Level, levels_of
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
 from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Move, Step, kind_of, used_by
 from eindecomp.tra.simulation.durations import Durations, TimedPhase
-from eindecomp.tra.simulation.network import Level, Network, levels_of
+from eindecomp.tra.simulation.network import Network
 
 MOST_DEVICES = 1 << 13
-_DEFAULT = Network()
 NOTHING = -1
 """The cause of what begins at once."""
 
@@ -203,22 +203,28 @@ def critical_path(records: Sequence[StepRecord]) -> list[tuple[int, int, float]]
 
 
 def simulate_program(
-    program: Program, machine: Machine, network: Network = _DEFAULT, *, overlap: bool = True
+    program: Program,
+    machine: Machine,
+    network: Network | None = None,
+    *,
+    overlap: float | None = None,
 ) -> SimulatedRun:
-    """How long a program takes.
+    """How long a program takes; without a network, collectives have the machine's rounds.
 
-    With `overlap`, communication begins and is waited for where engines do so that overlap; without
-    it, steps are carried out one by one.
+    With an `overlap`, which is the machine's if none is given, communication begins and is waited
+    for where engines do so that overlap; without it, steps are carried out one by one.
     """
     if program.devices > MOST_DEVICES:
         raise InputError(f"at most {MOST_DEVICES} devices are simulated, not {program.devices}")
+    network = Network(machine.rounds, machine.rounds) if network is None else network
+    beside = machine.overlap if overlap is None else float(overlap)
     mesh, levels = program.mesh, levels_of(program.mesh, machine)
     durations = Durations(program, machine, levels, network)
     shared: list[tuple[int, ...]] = [()] * len(levels)
     if network.cards == "node":
         shared = [tuple(range(level.axes[-1] + 1, len(mesh.sizes))) for level in levels]
-    clocks = Clocks(mesh.sizes, shared)
-    parts = overlapped(program) if overlap else map(StepPart, range(len(program.steps)))
+    clocks = Clocks(mesh.sizes, shared, beside)
+    parts = overlapped(program) if beside else map(StepPart, range(len(program.steps)))
     for part in parts:
         duration = durations.of(program.steps[part.step])
         if isinstance(duration, tuple):
@@ -264,8 +270,12 @@ def _run_by(clocks: Clocks, program: Program, levels: Sequence[Level]) -> Simula
 class Clocks:
     """The state of a simulation between two steps, for devices in the mesh's shape."""
 
-    def __init__(self, shape: tuple[int, ...], shared: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], shared: Sequence[tuple[int, ...]], beside: float = 1.0
+    ) -> None:
         self.shape = shape
+        self.beside = beside
+        """The fraction of computing beside which communication goes on."""
         self.shared = shared
         """For each level the axes of the devices that share a link."""
         self.records: list[StepRecord] = []
@@ -276,6 +286,9 @@ class Clocks:
         """The injection (0) and ejection links (1) of each level: free when, and after what."""
         self.under_way: dict[int, tuple[Floats, Ints]] = {}
         """When steps that have begun end, and with what."""
+        self.computed = np.zeros(shape)
+        """The seconds in which each device has computed, and `before` each step under way."""
+        self.before: dict[int, Floats] = {}
         self.waited = np.zeros(shape)
 
     def _new(self) -> tuple[Any, Any]:
@@ -285,6 +298,7 @@ class Clocks:
         """A kernel call on every device, after what came before it."""
         begin, cause = self.queue, self.queue_by
         end = begin + seconds
+        self.computed = self.computed + seconds
         record = StepRecord(step, begin, end, cause, seconds)
         self.queue, self.queue_by = end, self._recorded(record)
 
@@ -293,12 +307,18 @@ class Clocks:
         made = self.queue, self.queue_by
         for phase in phases:
             made = self._phase(step, phase, *made)
-        self.under_way[step] = made
+        self.under_way[step], self.before[step] = made, self.computed
 
     def end(self, step: int) -> None:
         """Every device waits until a step that has begun is over."""
-        before = self.queue
-        self.queue, self.queue_by = _later(before, self.queue_by, *self.under_way.pop(step))
+        before, (end, by) = self.queue, self.under_way.pop(step)
+        delay = (1 - self.beside) * (self.computed - self.before.pop(step))
+        end = end + delay
+        if delay.any():
+            last = max(k for k, record in enumerate(self.records) if record.step == step)
+            record = self.records[last]
+            self.records[last] = replace(record, end=record.end + delay)
+        self.queue, self.queue_by = _later(before, self.queue_by, end, by)
         self.waited += self.queue - before
 
     def _phase(self, step: int, phase: TimedPhase, ready: Floats, by: Ints) -> tuple[Any, Any]:
