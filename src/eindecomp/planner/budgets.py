@@ -31,6 +31,12 @@ FOLDED_WORK = 1 << 34  # costs that are summed for one of several equal relaxed 
 PINNED_LAYOUTS = 2000  # layouts that one pin may leave open
 LARGEST_COUNT = 2**61  # bytes that 64-bit sums can count, with room for a few terms
 
+# Grids of one product (`space/grids.py`)
+
+GRID_VERTICES = 16  # vertices of a graph that is taken for one product
+GRID_ROWS = 48  # assignments with the pieces of one grid
+GRID_HOMES = 4  # layouts inside one that is needed, and of a pin that the product follows
+
 # Time for the parts of a plan
 
 RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links
@@ -42,6 +48,7 @@ LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
 
 # Time for the stages of a search (`search/choose.py`)
 
+GRIDS_SHARE = 0.3  # pricing grids of one product
 LAYERS_SHARE = 0.5  # plans in which equal layers choose alike
 BOUND_SHARE, BOUND_LAYERS_SHARE = 0.6, 0.85  # raising the bound; where layers have led to a plan
 FIRST_TABLES = 3  # sizes of tables with which all axes are bounded before blocks are tried

@@ -26,6 +26,7 @@ from eindecomp.planner.search.blocks import (
     start_from_pieces,
     with_equal_layers,
 )
+from eindecomp.planner.search.from_grids import best_grid
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import (
     Outcome,
@@ -170,6 +171,12 @@ def choose(
             stage.run(choosing)
     assert choosing.best is not None  # noqa: S101 - blocks lead to a plan, or raise
     return replace(choosing.best, bound=choosing.bound)
+
+
+def _choose_grid(choosing: Choosing) -> None:
+    """The best grid of a graph that is one product: often the optimum, at once."""
+    search = replace(choosing.search.hurried(budgets.GRIDS_SHARE), ranks=choosing.search.is_ranked)
+    choosing.offer(best_grid(search, choosing.relaxed))
 
 
 def _choose_lightest(choosing: Choosing) -> None:
@@ -321,6 +328,7 @@ def _is_late(choosing: Choosing) -> bool:
 
 
 STAGES: tuple[Stage, ...] = (
+    Stage(_choose_grid, lambda now: not is_small(now.ordered)),
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
     Stage(_choose_whole, lambda now: now.search.is_ranked and is_small(now.ordered)),
     Stage(_choose_pieces, lambda now: now.is_open),

@@ -196,21 +196,37 @@ def choices(
     `settled` gives the places of axes whose places are already decided. With `any_order`, what a
     reduce-scatter cuts nests in any order inside the tile, otherwise in mesh order.
     """
-    reads = tuple(None if dims is None else _reads(view, dims, assignments) for dims in view.reads)
+    ways = [
+        (own, home, way)
+        for own in assignments
+        for home, way in homes_of(view, mesh, own, settled, any_order=any_order)
+    ]
+    return choices_home(view, mesh, ways, assignments)
+
+
+def choices_home(
+    view: View,
+    mesh: Mesh,
+    ways: Iterable[tuple[Assignment, Cut, WayHome]],
+    assignments: tuple[Assignment, ...] = (),
+) -> Choices:
+    """The choices that ways home are, those of each assignment to each home once."""
+    rows = {own: a for a, own in enumerate(assignments)}
     homes: dict[Cut, int] = {}
-    ways: dict[tuple[int, int], WayHome] = {}
-    for a, own in enumerate(assignments):
-        for home, way in homes_of(view, mesh, own, settled, any_order=any_order):
-            key = (a, homes.setdefault(home, len(homes)))
-            if key not in ways or way.gathered < ways[key].gathered:
-                ways[key] = way
-    reduced = np.full((len(assignments), len(homes)), -1, dtype=np.int64)
+    best: dict[tuple[int, int], WayHome] = {}
+    for own, home, way in ways:
+        key = (rows.setdefault(own, len(rows)), homes.setdefault(home, len(homes)))
+        if key not in best or way.gathered < best[key].gathered:
+            best[key] = way
+    reduced = np.full((len(rows), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
-    for key, way in ways.items():
+    for key, way in best.items():
         reduced[key], gathered[key] = way.reduced, way.gathered
-    places = {key: way.places for key, way in ways.items()}
-    parts = parts_of_assignments(assignments, mesh, len(view.labels))
-    return Choices(view, mesh, assignments, parts, reads, tuple(homes), reduced, gathered, places)
+    places = {key: way.places for key, way in best.items()}
+    own = tuple(rows)
+    reads = tuple(None if dims is None else _reads(view, dims, own) for dims in view.reads)
+    parts = parts_of_assignments(own, mesh, len(view.labels))
+    return Choices(view, mesh, own, parts, reads, tuple(homes), reduced, gathered, places)
 
 
 def cut_of(view: View, dims: Dims, assignment: Assignment) -> Cut:

@@ -193,7 +193,7 @@ def _cuts(
     asked = [_asked(vertex, mesh, label, wanted.get(label, 1)) for label in vertex.labels]
     pieces = [n if isinstance(n, int) else pieces_by(mesh, n) for n in asked]
     every = tuple(range(len(mesh.sizes)))
-    alone = all(any(True for _ in _groups(mesh, every, n)) for n in set(pieces))
+    alone = all(any(True for _ in axes_cutting(mesh, every, n)) for n in set(pieces))
     rows: list[tuple[Axes, ...]] = []
     # On axes of prime sizes nothing else can fail, so the enumeration of all ways ends soon.
     if alone and mesh.devices % prod(pieces) == 0:
@@ -273,13 +273,13 @@ def _axes(
     if isinstance(first, tuple):
         groups = iter([first] if all(a in free for a in first) else [])
     else:
-        groups = (order for group in _groups(mesh, free, first) for order in orders(group))
+        groups = (order for group in axes_cutting(mesh, free, first) for order in orders(group))
     for group in groups:
         for rest in _axes(mesh, asked[1:], (*used, *group), orders):
             yield (group, *rest)
 
 
-def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
+def axes_cutting(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
     """The groups of these axes that cut into this many pieces."""
     if pieces == 1:
         yield ()
@@ -287,5 +287,5 @@ def _groups(mesh: Mesh, axes: tuple[int, ...], pieces: int) -> Iterator[tuple[in
     for at, axis in enumerate(axes):
         left, rest = divmod(pieces, mesh.sizes[axis])
         if not rest:
-            for others in _groups(mesh, axes[at + 1 :], left):
+            for others in axes_cutting(mesh, axes[at + 1 :], left):
                 yield (axis, *others)
