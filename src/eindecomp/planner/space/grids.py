@@ -34,7 +34,7 @@ from eindecomp.planner.space.choices import (
 )
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.planner.space.pin import assignments_of, axes_cutting
-from eindecomp.planner.space.viable import most_pieces, viable_parts
+from eindecomp.planner.space.viable import most_pieces, some_parts, viable_parts
 
 Grid = tuple[tuple[int, ...], ...]
 """For each label, into how many pieces the axes of each level of the mesh cut it."""
@@ -73,7 +73,8 @@ def rows_of(
 ) -> tuple[Assignment, ...]:
     """Assignments with these pieces: first those that come closest to wishes.
 
-    Then come runs of axes, the outermost ones for each label in turn.
+    Then come runs of axes, the outermost ones for each label in turn, nested either way where axes
+    differ in size.
 
     >>> mesh = Mesh.of_devices(4)
     >>> rows_of(mesh, (mesh.sizes,), ((2,), (2,)))
@@ -82,9 +83,11 @@ def rows_of(
     labels = tuple(range(len(grid)))
     cut = [label for label in labels if prod(grid[label]) > 1]
     whole = tuple(label for label in labels if label not in cut)
-    orders = product([(*order, *whole) for order in permutations(cut)], repeat=len(levels))
-    nobody: Assignment = ((),) * len(grid)
-    asked = [*((wish, (labels,) * len(levels)) for wish in wishes), *((nobody, o) for o in orders)]
+    orders = list(product([(*order, *whole) for order in permutations(cut)], repeat=len(levels)))
+    inward = tuple(range(len(mesh.sizes)))
+    ways = [inward, inward[::-1]] if len(set(mesh.sizes)) > 1 else [inward]
+    asked = [(wish, (labels,) * len(levels)) for wish in wishes]
+    asked += [((way,) * len(grid), order) for order in orders for way in ways]
     rows = (_row(mesh, levels, grid, *each) for each in islice(asked, budgets.GRID_ROWS))
     return tuple(dict.fromkeys(row for row in rows if row is not None))
 
@@ -237,14 +240,26 @@ class GridChoices:
             for source, reads in zip(self.graph[name].inputs, own.reads, strict=True):
                 if source == vertex.name and reads is not None:
                     needed.update(dict.fromkeys(reads.cuts))
-        every = (1 << len(self.mesh.sizes)) - 1
-        rows: list[Assignment] = []
-        for cut in needed:
-            for inner in _inside(self.mesh, cut, axes_in(self.mesh, every & ~used_axes(cut))):
-                spans = zip(view.output, cut, inner, strict=True)
-                own = {dim.label: (*span.axes, *more) for dim, span, more in spans}
-                rows.append(tuple(own.get(label, ()) for label in view.labels))
+        rows = [row for cut in needed for row in self._rows_near(view, cut)]
         return self._among(vertex, view, rows)
+
+    def _rows_near(self, view: View, cut: Cut) -> Iterator[Assignment]:
+        """Assignments of a source inside a cut; where none has the most pieces, others close to it."""
+        mesh, free = self.mesh, axes_in(self.mesh, ~used_axes(cut))
+        most = most_pieces(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
+        own = {dim.label: span.axes for dim, span in zip(view.output, cut, strict=True)}
+        wish = tuple(own.get(label, ()) for label in view.labels)
+        nested = False
+        for inner in _inside(mesh, cut, free):
+            more = {dim.label: axes for dim, axes in zip(view.output, inner, strict=True)}
+            row = tuple((*axes, *more.get(l, ())) for l, axes in zip(view.labels, wish, strict=True))
+            nested |= pieces_by(mesh, sum(row, ())) == most
+            yield row
+        if not nested:
+            for parts in some_parts(
+                view.sizes, mesh.sizes, budgets.GRID_ROWS, even=mesh.cuts_evenly
+            ).tolist():
+                yield from rows_of(mesh, (mesh.sizes,), tuple((n,) for n in parts), [wish])
 
     def _among(self, vertex: Vertex, view: View, rows: Collection[Assignment]) -> Choices | None:
         """The choices with those of these assignments that pins and numbers of devices allow."""
