@@ -30,7 +30,7 @@ from eindecomp.solve.problem.arrays import Floats
 def best_grid(search: Search, relaxed: Relaxed) -> Outcome | None:
     """The best plan that some grid of the product leads to in time; None if there is no product."""
     name = product_of(search.graph)
-    if name is None or search.restriction is not None or search.rules.tie or search.loose:
+    if name is None or search.restriction is not None or search.rules.tie or name in search.loose:
         return None
     graph_choices = GridChoices(search.graph, search.mesh, search.rules, name, search.redundant)
     wishes = graph_choices.wishes()

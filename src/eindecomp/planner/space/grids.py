@@ -8,7 +8,7 @@ element is computed where the product's result lies.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, permutations, product
 from math import prod
@@ -17,9 +17,9 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.einsum import EinSum
-from eindecomp.layout.cut import Axes, Cut, axes_in, largest_side, pieces_by, used_axes
+from eindecomp.layout.cut import Axes, Cut, Span, axes_in, largest_side, pieces_by, used_axes
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.view import View, planned_views, view_of
+from eindecomp.layout.view import Dims, View, planned_views, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
@@ -161,14 +161,13 @@ class GridChoices:
         """What each pinned tensor of the product would have its labels cut by."""
         view = view_of(self.graph, self.graph[self.product])
         tensors = zip(self.graph[self.product].inputs, view.reads, strict=True)
-        wished: list[Assignment] = []
-        for name, dims in (*tensors, (self.product, view.output)):
-            for cut in self.rules.pinned.get(name, ())[: budgets.GRID_HOMES]:
-                own = {
-                    dim.label: s.axes for dim, s in zip(dims or (), cut, strict=dims is not None)
-                }
-                wished.append(tuple(own.get(label, ()) for label in view.labels))
-        return tuple(wished)
+        pinned = self.rules.pinned
+        return tuple(
+            _wish(view, dims, cut)
+            for name, dims in (*tensors, (self.product, view.output))
+            for cut in pinned.get(name, ())[: budgets.GRID_HOMES]
+            if dims is not None
+        )
 
     def of(self, rows: Sequence[Assignment]) -> dict[str, Choices] | None:
         """The choices of all, if the product has one of these assignments; None if there are none.
@@ -223,51 +222,65 @@ class GridChoices:
                 yield inner
 
     def _of_follower(self, vertex: Vertex, chosen: dict[str, Choices]) -> Choices | None:
-        """The same cut as that of a result which it reads."""
+        """Cuts inside those of what it reads, and of pinned results that read it."""
         view = view_of(self.graph, vertex)
-        rows: list[Assignment] = []
-        for name, dims in zip(vertex.inputs, view.reads, strict=True):
-            for home in chosen[name].homes if name in chosen and dims is not None else ():
-                own = {dim.label: span.axes for dim, span in zip(dims or (), home, strict=True)}
-                rows.append(tuple(own.get(label, ()) for label in view.labels))
-        return self._among(vertex, view, rows)
+        wishes = [
+            _wish(view, dims, home)
+            for name, dims in zip(vertex.inputs, view.reads, strict=True)
+            for home in (chosen[name].homes if name in chosen and dims is not None else ())
+        ]
+        for reader, cuts in self.rules.pinned.items():
+            other = view_of(self.graph, self.graph[reader])
+            for name, dims in zip(self.graph[reader].inputs, other.reads, strict=False):
+                if name == vertex.name and dims is not None:
+                    needed = (cut_of(other, dims, _wish(other, other.output, cut)) for cut in cuts)
+                    wishes += [_wish(view, view.output, cut) for cut in needed]
+        return self._among(vertex, view, wishes)
 
     def _of_source(self, vertex: Vertex, chosen: dict[str, Choices]) -> Choices | None:
         """Cuts inside those in which it is read."""
         view = view_of(self.graph, vertex)
-        needed: dict[Cut, None] = {}
-        for name, own in chosen.items():
-            for source, reads in zip(self.graph[name].inputs, own.reads, strict=True):
-                if source == vertex.name and reads is not None:
-                    needed.update(dict.fromkeys(reads.cuts))
-        rows = [row for cut in needed for row in self._rows_near(view, cut)]
-        return self._among(vertex, view, rows)
+        needed = [
+            cut
+            for name, own in chosen.items()
+            for source, reads in zip(self.graph[name].inputs, own.reads, strict=True)
+            if source == vertex.name and reads is not None
+            for cut in reads.cuts
+        ]
+        return self._among(vertex, view, [_wish(view, view.output, cut) for cut in needed])
 
-    def _rows_near(self, view: View, cut: Cut) -> Iterator[Assignment]:
-        """Assignments of a source inside a cut; where none has the most pieces, others close to it."""
-        mesh, free = self.mesh, axes_in(self.mesh, ~used_axes(cut))
-        most = most_pieces(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
-        own = {dim.label: span.axes for dim, span in zip(view.output, cut, strict=True)}
-        wish = tuple(own.get(label, ()) for label in view.labels)
-        nested = False
-        for inner in _inside(mesh, cut, free):
-            more = {dim.label: axes for dim, axes in zip(view.output, inner, strict=True)}
-            row = tuple((*axes, *more.get(l, ())) for l, axes in zip(view.labels, wish, strict=True))
-            nested |= pieces_by(mesh, sum(row, ())) == most
-            yield row
-        if not nested:
-            for parts in some_parts(
-                view.sizes, mesh.sizes, budgets.GRID_ROWS, even=mesh.cuts_evenly
-            ).tolist():
-                yield from rows_of(mesh, (mesh.sizes,), tuple((n,) for n in parts), [wish])
-
-    def _among(self, vertex: Vertex, view: View, rows: Collection[Assignment]) -> Choices | None:
-        """The choices with those of these assignments that pins and numbers of devices allow."""
+    def _among(self, vertex: Vertex, view: View, wishes: Sequence[Assignment]) -> Choices | None:
+        """The choices that come close to these assignments and that pins allow."""
         if (pinned := self.rules.pinned.get(vertex.name)) is not None:
-            rows = assignments_of(view, pinned)
-        elif not self.redundant or isinstance(vertex.op, Input):
-            most = most_pieces(view.sizes, self.mesh.sizes, even=self.mesh.cuts_evenly)
-            pieces = ((row, pieces_by(self.mesh, sum(row, ()))) for row in rows)
-            rows = [row for row, n in pieces if n == most]
-        kept = tuple(dict.fromkeys(rows))
+            kept = assignments_of(view, pinned)
+        else:
+            some = self.redundant and not isinstance(vertex.op, Input)
+            near = (row for wish in dict.fromkeys(wishes) for row in self._near(view, wish))
+            kept = tuple(dict.fromkeys((*(wishes if some else ()), *near)))
         return choices(view, self.mesh, kept) if kept else None
+
+    def _near(self, view: View, wish: Assignment) -> list[Assignment]:
+        """Assignments with the most pieces inside one with fewer, or else others close to it."""
+        mesh, even = self.mesh, self.mesh.cuts_evenly
+        most = most_pieces(view.sizes, mesh.sizes, even=even)
+        cut = tuple(
+            Span(axes, size, 1, 0, size) for axes, size in zip(wish, view.sizes, strict=True)
+        )
+        ways = _inside(mesh, cut, axes_in(mesh, ~used_axes(cut)))
+        rows = [
+            tuple((*own, *more) for own, more in zip(wish, inner, strict=True)) for inner in ways
+        ]
+        rows = [row for row in rows if pieces_by(mesh, sum(row, ())) == most]
+        if rows:
+            return rows
+        parts: list[list[int]] = some_parts(
+            view.sizes, mesh.sizes, budgets.GRID_ROWS, even=even
+        ).tolist()
+        grids = (tuple((n,) for n in own) for own in parts)
+        return [row for grid in grids for row in rows_of(mesh, (mesh.sizes,), grid, [wish])]
+
+
+def _wish(view: View, dims: Dims, cut: Cut) -> Assignment:
+    """The assignment that cuts a tensor so; labels that it lacks are whole."""
+    own = {dim.label: span.axes for dim, span in zip(dims, cut, strict=True)}
+    return tuple(own.get(label, ()) for label in view.labels)
