@@ -176,7 +176,9 @@ def choose(
 def _choose_grid(choosing: Choosing) -> None:
     """The best grid of a graph that is one product: often the optimum, at once."""
     search = replace(choosing.search.hurried(budgets.GRIDS_SHARE), ranks=choosing.search.is_ranked)
-    choosing.offer(best_grid(search, choosing.relaxed))
+    grid = best_grid(search, choosing.relaxed)
+    choosing.offer(grid)
+    choosing.is_over = grid is not None and is_enough(search, grid.cost, choosing.bound)
 
 
 def _choose_lightest(choosing: Choosing) -> None:

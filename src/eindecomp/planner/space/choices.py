@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eindecomp.errors import UnsolvedError
 from eindecomp.layout.cut import (
     Axes,
     Cut,
@@ -30,6 +31,7 @@ from eindecomp.layout.cut import (
 )
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.view import Dims, View
+from eindecomp.planner import budgets
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.solve.problem.arrays import Ints, Mask
 
@@ -196,11 +198,11 @@ def choices(
     `settled` gives the places of axes whose places are already decided. With `any_order`, what a
     reduce-scatter cuts nests in any order inside the tile, otherwise in mesh order.
     """
-    ways = [
+    ways = (
         (own, home, way)
         for own in assignments
         for home, way in homes_of(view, mesh, own, settled, any_order=any_order)
-    ]
+    )
     return choices_home(view, mesh, ways, assignments)
 
 
@@ -218,6 +220,8 @@ def choices_home(
         key = (rows.setdefault(own, len(rows)), homes.setdefault(home, len(homes)))
         if key not in best or way.gathered < best[key].gathered:
             best[key] = way
+    if len(rows) * len(homes) > budgets.ALL_CELLS:
+        raise UnsolvedError(f"{len(rows)} ways to cut a vertex, {len(homes)} to leave its result")
     reduced = np.full((len(rows), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
     for key, way in best.items():
