@@ -34,7 +34,7 @@ LARGEST_COUNT = 2**61  # bytes that 64-bit sums can count, with room for a few t
 # Grids of one product (`space/grids.py`)
 
 GRID_VERTICES = 16  # vertices of a graph that is taken for one product
-GRID_ROWS = 48  # assignments with the pieces of one grid
+FIRST_ROWS, GRID_ROWS = 2, 48  # assignments with the pieces of one grid, at first and at last
 GRID_HOMES = 4  # layouts inside one that is needed, and of a pin that the product follows
 
 # Time for the parts of a plan

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -18,45 +20,86 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_bytes
 from eindecomp.layout.view import View
+from eindecomp.planner import budgets
 from eindecomp.planner.costs.price import beyond, hidden
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Outcome, Search, is_enough, solve
-from eindecomp.planner.space.choices import Choices
+from eindecomp.planner.space.choices import Assignment, Choices
 from eindecomp.planner.space.grids import Grid, GridChoices, product_of, rows_of
 from eindecomp.solve.clock import planning_time
 from eindecomp.solve.problem.arrays import Floats
 
 
 def best_grid(search: Search, relaxed: Relaxed) -> Outcome | None:
-    """The best plan that some grid of the product leads to in time; None if there is no product."""
+    """The best plan that some grid of the product leads to in time; None if there is no product.
+
+    Each grid is tried with few assignments first, and then the best ones with more.
+    """
     name = product_of(search.graph)
     if name is None or search.restriction is not None or search.rules.tie or name in search.loose:
         return None
-    graph_choices = GridChoices(search.graph, search.mesh, search.rules, name, search.redundant)
-    wishes = graph_choices.wishes()
-    best: Outcome | None = None
+    trial = _Trial(search, relaxed, name)
+    costs: dict[Grid, float] = {}
     for grid, least in _grids(relaxed, name):
-        if best is not None:
-            is_late = planning_time() > search.deadline
-            if is_late or is_enough(search, best.cost, relaxed.bound) or best.cost <= least:
-                break
-        rows = rows_of(search.mesh, relaxed.levels, grid, wishes)
-        own = graph_choices.of(rows) if rows else None
-        outcome = None if own is None else _priced(search, own)
-        if outcome is not None and (best is None or outcome.rank < best.rank):
-            search.tell("grids", outcome.cost)
-            best = outcome
-    return best
+        if trial.is_over or trial.cost <= least:
+            break
+        costs.setdefault(grid, trial.price(grid, budgets.FIRST_ROWS))
+    for grid in sorted(costs, key=costs.__getitem__):
+        if trial.is_over or costs[grid] == inf:
+            break
+        trial.price(grid, budgets.GRID_ROWS)
+    return trial.best
 
 
-def _priced(search: Search, own: dict[str, Choices]) -> Outcome | None:
-    def of(vertex: Vertex, view: View) -> Choices:
-        del view
-        return own[vertex.name]
+@dataclass
+class _Trial:
+    """Grids that are priced, and the best plan so far."""
 
-    with suppress(UnsolvedError, PlanError):
-        return replace(solve(search, of), bound=0)
-    return None
+    search: Search
+    relaxed: Relaxed
+    product: str
+    best: Outcome | None = None
+
+    @cached_property
+    def choices(self) -> GridChoices:
+        search = self.search
+        return GridChoices(search.graph, search.mesh, search.rules, self.product, search.redundant)
+
+    @cached_property
+    def wishes(self) -> tuple[Assignment, ...]:
+        return self.choices.wishes()
+
+    @property
+    def cost(self) -> float:
+        """The cost of the best plan."""
+        return inf if self.best is None else self.best.cost
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a plan, and it is good enough or time is up."""
+        if self.best is None:
+            return False
+        is_late = planning_time() > self.search.deadline
+        return is_late or is_enough(self.search, self.best.cost, self.relaxed.bound)
+
+    def price(self, grid: Grid, most: int) -> float:
+        """The cost of the best plan with one of a grid's first assignments."""
+        rows = rows_of(self.search.mesh, self.relaxed.levels, grid, self.wishes, most)
+        own = self.choices.of(rows) if rows else None
+        if own is None:
+            return inf
+
+        def of(vertex: Vertex, view: View) -> Choices:
+            del view
+            return own[vertex.name]
+
+        with suppress(UnsolvedError, PlanError):
+            outcome = replace(solve(self.search, of), bound=0)
+            if self.best is None or outcome.rank < self.best.rank:
+                self.search.tell("grids", outcome.cost)
+                self.best = outcome
+            return outcome.cost
+        return inf
 
 
 def _grids(relaxed: Relaxed, name: str) -> Iterator[tuple[Grid, float]]:

@@ -69,7 +69,11 @@ def _is_elementwise(view: View) -> bool:
 
 
 def rows_of(
-    mesh: Mesh, levels: Levels, grid: Grid, wishes: Sequence[Assignment] = ()
+    mesh: Mesh,
+    levels: Levels,
+    grid: Grid,
+    wishes: Sequence[Assignment] = (),
+    most: int = budgets.GRID_ROWS,
 ) -> tuple[Assignment, ...]:
     """Assignments with these pieces: first those that come closest to wishes.
 
@@ -83,12 +87,13 @@ def rows_of(
     labels = tuple(range(len(grid)))
     cut = [label for label in labels if prod(grid[label]) > 1]
     whole = tuple(label for label in labels if label not in cut)
-    orders = list(product([(*order, *whole) for order in permutations(cut)], repeat=len(levels)))
+    each = product([(*order, *whole) for order in permutations(cut)], repeat=len(levels))
+    orders = list(islice(each, most))
     inward = tuple(range(len(mesh.sizes)))
     ways = [inward, inward[::-1]] if len(set(mesh.sizes)) > 1 else [inward]
     asked = [(wish, (labels,) * len(levels)) for wish in wishes]
     asked += [((way,) * len(grid), order) for order in orders for way in ways]
-    rows = (_row(mesh, levels, grid, *each) for each in islice(asked, budgets.GRID_ROWS))
+    rows = (_row(mesh, levels, grid, *each) for each in asked[: most + len(wishes)])
     return tuple(dict.fromkeys(row for row in rows if row is not None))
 
 
@@ -277,7 +282,8 @@ class GridChoices:
             view.sizes, mesh.sizes, budgets.GRID_ROWS, even=even
         ).tolist()
         grids = (tuple((n,) for n in own) for own in parts)
-        return [row for grid in grids for row in rows_of(mesh, (mesh.sizes,), grid, [wish])]
+        few = budgets.FIRST_ROWS
+        return [row for grid in grids for row in rows_of(mesh, (mesh.sizes,), grid, [wish], few)]
 
 
 def _wish(view: View, dims: Dims, cut: Cut) -> Assignment:
