@@ -37,6 +37,12 @@ GRID_VERTICES = 16  # vertices of a graph that is taken for one product
 FIRST_ROWS, GRID_ROWS = 2, 48  # assignments with the pieces of one grid, at first and at last
 GRID_HOMES = 4  # layouts inside one that is needed, and of a pin that the product follows
 
+# Smaller numbers of devices (`fewer_devices.py`)
+
+FEWER_NUMBERS = 8  # numbers that are tried
+FEWER_SECONDS = 0.05  # for each of them
+FEWER_GAIN = 0.05  # what one must save to be told
+
 # Time for the parts of a plan
 
 RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links

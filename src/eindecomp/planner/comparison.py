@@ -12,6 +12,19 @@ from eindecomp.planner.space.strategy import StrategyForm
 
 
 @dataclass(frozen=True, slots=True)
+class Fewer:
+    """A smaller number of devices, and what the best grid found for it costs.
+
+    Attributes:
+        devices: How many, such as `8` where a plan is for 11.
+        cost: What a plan for them costs, such as `12000000`.
+    """
+
+    devices: int
+    cost: Number
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """What one strategy costs; None where no plan under it meets the pins and the memory limit.
 
@@ -50,6 +63,8 @@ class Comparison:
         inputs: Where inputs lie, `"sharded"` or `"free"`: free ones take part in neither cost nor
             placing.
         devices: How many devices the plans are for, such as `64`.
+        fewer: The smaller number of devices that suits a product better, such as `Fewer(8,
+            12000000)`; None if there is none, or it is not known.
 
     Examples:
         >>> import eindecomp as ed
@@ -63,6 +78,7 @@ class Comparison:
     rows: tuple[Compared, ...]
     inputs: str = "sharded"
     devices: int = 1
+    fewer: Fewer | None = None
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

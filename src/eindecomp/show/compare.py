@@ -23,7 +23,7 @@ from eindecomp.planner.space.strategy import (
     strategy_of,
     strategy_words,
 )
-from eindecomp.show.words import exact, is_proved, percent, ratio, render, short, table
+from eindecomp.show.words import exact, fewer_words, is_proved, percent, ratio, render, short, table
 from eindecomp.solve.run import Progress
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest
@@ -70,7 +70,7 @@ def compare(
     rows = [_compared(THIS, plan.strategy, plan, 1.0)]
     for name, strategy in chosen.items():
         rows.append(_planned_under(plan, name, strategy, time_limit, on_event))
-    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices)
+    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices, plan.fewer_devices)
 
 
 def _planned_under(
@@ -136,7 +136,11 @@ def table_of(comparison: Comparison, width: int = _WIDTH) -> str:
 def comparison_notes(comparison: Comparison) -> list[str]:
     """What a table of a comparison leaves out, and what its columns do not say."""
     notes = [FREE] if comparison.inputs == "free" else []
-    return notes + [ANY] * any(row.over_any is not None for row in comparison.rows)
+    notes += [ANY] * any(row.over_any is not None for row in comparison.rows)
+    cost = comparison.rows[0].cost if comparison.rows else None
+    if comparison.fewer is None or cost is None:
+        return notes
+    return [*notes, fewer_words(comparison.fewer, cost, comparison.devices, comparison.objective)]
 
 
 def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = exact) -> Table:
