@@ -232,7 +232,8 @@ class GridChoices:
         wishes = [
             _wish(view, dims, home)
             for name, dims in zip(vertex.inputs, view.reads, strict=True)
-            for home in (chosen[name].homes if name in chosen and dims is not None else ())
+            if name in chosen and dims is not None
+            for home in chosen[name].homes
         ]
         for reader, cuts in self.rules.pinned.items():
             other = view_of(self.graph, self.graph[reader])
