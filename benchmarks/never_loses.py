@@ -2,19 +2,22 @@
 
 `strategies`: a training step of one LLaMA layer, freely planned, against every named strategy with
 the same time limit; below 1.000 a strategy moves less. `pins`: what pins alone say. `time`: how
-long plans take with 5 seconds to spare. `devices`: gaps at many devices, products against grids.
+long plans take with 5 seconds to spare. `devices`: gaps at many devices. `products`: single
+products and contractions against their best grids, each in a fresh process, and the smaller numbers
+of devices that awkward ones are told of.
 Without a name, all of them; `--seconds` sets the limit of `strategies`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable
+from multiprocessing import get_context
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from any_schedule import Case, best_grid, grid_bytes, matrices, mttkrp
 from plan_llama import LAYER, llama
 
 import eindecomp as ed
@@ -161,37 +164,40 @@ def training_7b() -> ed.Graph:
     return ed.models.training_step(graph, "loss", weights)
 
 
-def grids(devices: int) -> Iterator[tuple[int, int, int]]:
-    sizes = [n for n in range(1, devices + 1) if devices % n == 0]
-    for i, j in product(sizes, sizes):
-        if devices % (i * j) == 0:
-            yield i, j, devices // (i * j)
+def products(seconds: float) -> None:
+    """Every case in a process of its own: the first plan of a session, with all that is loaded."""
+    print(f"\nproducts, time_limit={seconds:g}: plan / best grid; a fresh process, first plan")
+    cases = [
+        matrices(4096, 4096, 4096, 512, 1024, 4096),
+        matrices(1000, 1000, 1000, 11, 97, 360, 720, 997, 1000),
+        matrices(9600, 2400, 600, 512),
+        matrices(65536, 256, 256, 2048),
+        Case("bik,bkj->bij", {"b": 6, "i": 1000, "j": 1000, "k": 64}, (60, 4096)),
+        Case("bshd,bthd->bhst", {"b": 4, "s": 2048, "h": 6, "d": 128, "t": 2048}, (97, 4096)),
+        mttkrp(512, 32, 64, 512, 4096),
+        Case("ijkl,jr,kr,lr->ir", {**dict.fromkeys("ijkl", 128), "r": 16}, (256, 1000)),
+    ]
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:
+        for case in cases:
+            for devices in case.devices:
+                cost, spent, told = fresh.apply(planned, (case, devices, seconds))
+                ratio = cost / grid_bytes(case, best_grid(case, devices))
+                print(f"{case.name}, p={devices}: {ratio:.4f}, {spent:.2f} s, {told}", flush=True)
+    for devices in (7, 11, 13, 25, 97, 997):
+        plan = ed.plan(product_graph(1000, 1000, 1000), devices, inputs="sharded")
+        fewer, spent, _ = timed(lambda p=plan: p.fewer_devices)
+        print(f"1000³, p={devices}: {plan.cost:,} bytes; {fewer}, {1000 * spent:.0f} ms")
 
 
-def best_grid(shape: Sequence[int], devices: int) -> int:
-    """The bytes that a grid of devices moves at the least, each matrix stored once, evenly cut."""
-    m, n, k = shape
-    costs: list[int] = []
-    for i, j, depth in grids(devices):
-        if m % i or n % j or k % depth:
-            continue
-        gathered = m * k * (j - 1) + k * n * (i - 1)
-        costs.append(4 * (gathered + m * n * (depth - 1)))
-    return min(costs)
+def planned(case: Case, devices: int, seconds: float) -> tuple[float, float, str]:
+    """What a contraction costs, how long planning took, and its gap."""
+    asked: Any = {"inputs": "sharded", "rewrite": False, "work": None, "time_limit": seconds}
+    plan, spent, _ = timed(lambda: ed.plan(case.graph(), devices, **asked))
+    return plan.cost, spent, gap(plan)
 
 
 def many_devices(seconds: float) -> None:
     print(f"\nmany devices, time_limit={seconds:g}")
-    for devices in (8, 64, 512, 4096):
-        plan, spent, busy = timed(
-            lambda p=devices: ed.plan(
-                product_graph(4096, 4096, 4096), p, inputs="sharded", time_limit=seconds
-            )
-        )
-        ratio = plan.cost / best_grid((4096, 4096, 4096), devices)
-        print(
-            f"4096³, p={devices}: {ratio:.4f} × best grid, {spent:.1f} s ({busy:.1f}), {gap(plan)}"
-        )
     for name, graph, devices, inputs in (
         *(("MLP of 16 unequal layers", unequal_mlp(16), p, "sharded") for p in (8, 32, 128, 512)),
         *(("LLaMA-7B forward", llama("7B", 8, 4096), p, "free") for p in (256, 1024)),
@@ -202,19 +208,24 @@ def many_devices(seconds: float) -> None:
         print(f"{name}, p={devices}: {spent:.1f} s ({busy:.1f}), {gap(plan)}", flush=True)
 
 
+SECTIONS: dict[str, tuple[Callable[[float], None], float]] = {
+    "strategies": (strategies, 0),  # as many seconds as are asked for
+    "pins": (pins, 15.0),
+    "time": (clock, 5.0),
+    "devices": (many_devices, 30.0),
+    "products": (products, 5.0),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["strategies", "pins", "time", "devices"])
+    parser.add_argument("what", nargs="*", default=[*SECTIONS])
     parser.add_argument("--seconds", type=float, default=20)
     asked = parser.parse_args()
-    for name, run, limit in (
-        ("strategies", strategies, asked.seconds),
-        ("pins", pins, 15.0),
-        ("time", clock, 5.0),
-        ("devices", many_devices, 30.0),
-    ):
+    for name in SECTIONS:
         if name in asked.what:
-            run(limit)
+            run, limit = SECTIONS[name]
+            run(limit or asked.seconds)
 
 
 if __name__ == "__main__":

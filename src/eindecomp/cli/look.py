@@ -106,6 +106,7 @@ def _explained(plan: Plan) -> dict[str, Any]:
         "bound": plan.bound,
         "gap": plan.gap,
         "least_of_any": plan.least_of_any,
+        "fewer_devices": None if plan.fewer_devices is None else asdict(plan.fewer_devices),
         "vertices": vertices,
         "runners_up": [
             asdict(other) | {"more": other.more}

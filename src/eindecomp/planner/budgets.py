@@ -31,6 +31,13 @@ FOLDED_WORK = 1 << 34  # costs that are summed for one of several equal relaxed 
 PINNED_LAYOUTS = 2000  # layouts that one pin may leave open
 LARGEST_COUNT = 2**61  # bytes that 64-bit sums can count, with room for a few terms
 
+# Smaller numbers of devices (`fewer_devices.py`)
+
+FEWER_VERTICES = 16  # vertices of a graph for which they are tried
+FEWER_NUMBERS = 8  # numbers that are tried
+FEWER_SECONDS = 0.1  # for each of them
+FEWER_GAIN = 0.05  # what one must save to be told
+
 # Time for the parts of a plan
 
 RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links

@@ -12,6 +12,19 @@ from eindecomp.planner.space.strategy import StrategyForm
 
 
 @dataclass(frozen=True, slots=True)
+class Fewer:
+    """A smaller number of devices, and what the best grid found for it costs.
+
+    Attributes:
+        devices: How many, such as `8` where a plan is for 11.
+        cost: What a plan for them costs, such as `12000000`.
+    """
+
+    devices: int
+    cost: Number
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """What one strategy costs; None where no plan under it meets the pins and the memory limit.
 
@@ -54,6 +67,8 @@ class Comparison:
         devices: How many devices the plans are for, such as `64`.
         lookups: `"rows"` if bytes are worst cases where an index names rows of a table, else
             `"whole"`.
+        fewer: The smaller number of devices that suits a product better, such as `Fewer(8,
+            12000000)`; None if there is none, or it is not known.
 
     Examples:
         >>> import eindecomp as ed
@@ -68,6 +83,7 @@ class Comparison:
     inputs: str = "sharded"
     devices: int = 1
     lookups: str = "whole"
+    fewer: Fewer | None = None
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)

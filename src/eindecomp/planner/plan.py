@@ -14,7 +14,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import Picture
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import TileGrid
-from eindecomp.planner.comparison import Comparison, Verification
+from eindecomp.planner.comparison import Comparison, Fewer, Verification
 from eindecomp.planner.costs.cost import Cost, Number, decided_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.presets import machine_of
@@ -131,6 +131,16 @@ class Plan:
         """
         against = from_above("planner.any_schedule").whole_plan(self)
         return None if against is None else against.least
+
+    @cached_property
+    def fewer_devices(self) -> Fewer | None:
+        """The smaller number of devices that suits this product better, and what it costs there.
+
+        Each of those devices receives less than each device of this plan or, for objective `time`,
+        all of them take less time. None where that is not so, and where it is not known: for graphs
+        of more than one product, and under pins, ties, strategies and memory limits.
+        """
+        return from_above("planner.fewer_devices").fewer_devices(self)
 
     def time_on(self, machine: Machine | str | Path) -> Cost:
         """The seconds that the plan takes on a machine, whatever its objective.

@@ -24,7 +24,7 @@ from eindecomp.planner.space.strategy import (
     strategy_of,
     strategy_words,
 )
-from eindecomp.show.words import exact, is_proved, percent, ratio, render, short, table
+from eindecomp.show.words import exact, fewer_words, is_proved, percent, ratio, render, short, table
 from eindecomp.solve.clock import interruptible
 from eindecomp.solve.run import Progress
 from eindecomp.tra.program.make import program_of
@@ -84,7 +84,9 @@ def compare(
             if row is None or (row.cost is None and ending.is_interrupted):
                 row = Compared(name, strategy_form(strategy), None, None, None, "interrupted")
             rows.append(row)
-    return Comparison(plan.objective, tuple(rows), plan.inputs, plan.devices, plan.lookups)
+    return Comparison(
+        plan.objective, tuple(rows), plan.inputs, plan.devices, plan.lookups, plan.fewer_devices
+    )
 
 
 def _planned_under(
@@ -156,7 +158,11 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     notes += [WORST] if comparison.lookups == ROWS else []
     notes += [ANY] * any(row.over_any is not None for row in comparison.rows)
     cut = [row.name for row in comparison.rows if row.stopped_by]
-    return notes + [f"{DIFFERS} {', '.join(cut)}."] * bool(cut)
+    notes += [f"{DIFFERS} {', '.join(cut)}."] * bool(cut)
+    cost = comparison.rows[0].cost if comparison.rows else None
+    if comparison.fewer is None or cost is None:
+        return notes
+    return [*notes, fewer_words(comparison.fewer, cost, comparison.devices, comparison.objective)]
 
 
 def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = exact) -> Table:

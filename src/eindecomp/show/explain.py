@@ -25,6 +25,7 @@ from eindecomp.show.words import (
     count_words,
     cuts,
     exact,
+    fewer_words,
     is_proved,
     mesh_words,
     percent,
@@ -109,7 +110,7 @@ def summary(plan: Plan) -> str:
         f"Plan of {vertices} for {devices}{mesh}: {', '.join(asked)}.",
         f"Cost {exact(plan.cost, plan.objective)} {meaning(plan)}. {not_counted(plan)}",
         claim(plan),
-        *filter(None, [worst_case(plan), any_schedule_words(plan), repeated(plan)]),
+        *filter(None, [worst_case(plan), any_schedule_words(plan), awkward(plan), repeated(plan)]),
         found_words(plan),
     ]
     return "\n".join(line.rstrip() for line in lines)
@@ -271,6 +272,12 @@ def any_schedule_words(plan: Plan) -> str:
         f"{_over(against)} the least that any schedule of {what} moves that divides the work as "
         f"evenly{formed} and stores inputs and result once: {exact(against.least, 'bytes')}."
     )
+
+
+def awkward(plan: Plan) -> str:
+    """A sentence on a smaller number of devices that suits a product better, if there is one."""
+    fewer = plan.fewer_devices
+    return "" if fewer is None else fewer_words(fewer, plan.cost, plan.devices, plan.objective)
 
 
 def product_words(against: AgainstAny) -> str:

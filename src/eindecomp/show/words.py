@@ -11,6 +11,7 @@ from rich.table import Table
 
 from eindecomp.layout.cut import Cut
 from eindecomp.layout.mesh import Mesh
+from eindecomp.planner.comparison import Fewer
 from eindecomp.planner.costs.cost import Number
 from eindecomp.planner.costs.price import Objective
 
@@ -85,6 +86,25 @@ def ratio(times: float) -> str:
     if times == float("inf"):
         return "∞"
     return f"{times:.2f}×" if times < 10 else f"{times:,.1f}×" if times < 100 else f"{times:,.0f}×"
+
+
+def fewer_words(fewer: Fewer, cost: Number, devices: int, objective: str | Objective) -> str:
+    """What a smaller number of devices costs, beside what a plan costs.
+
+    >>> print(fewer_words(Fewer(8, 12 << 20), 40 << 20, 11, "bytes"))
+    Fewer devices would do better: 8 move 12 MiB, each 1.5 MiB; these 11 move 40 MiB, each 3.64 MiB.
+    >>> fewer_words(Fewer(8, 1e-3), 2e-3, 11, "time")
+    'Fewer devices would do better: 8 take 1 ms, these 11 take 2 ms.'
+    """
+    less, more = short(fewer.cost, objective), short(cost, objective)
+    if objective != "bytes":
+        told = f"{fewer.devices} take {less}, these {devices} take {more}"
+    else:
+        each, own = (
+            short(all_ / n, "bytes") for all_, n in ((fewer.cost, fewer.devices), (cost, devices))
+        )
+        told = f"{fewer.devices} move {less}, each {each}; these {devices} move {more}, each {own}"
+    return f"Fewer devices would do better: {told}."
 
 
 def count_words(number: int, one: str, many: str = "") -> str:

@@ -45,11 +45,12 @@ class LeastBytes:
         return (self.mesh.sizes,)
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
-        """Each device keeps at most the smaller tile side of each dimension."""
+        """Each device keeps at most the smaller tile side of each dimension, and what it holds."""
         total = self.needed(needed)
         shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
         for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
             shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
+        shared = np.minimum(shared, self.kept(held)[:, None])
         return item * np.maximum(total[None] - shared, 0).astype(np.int64)
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
@@ -67,14 +68,24 @@ class LeastBytes:
 
     def needed(self, needed: Sequence[PieceCounts]) -> Ints:
         """The fewest elements that all devices can need; for a diagonal, none."""
-        elements: list[int] = []
-        for sides in needed:
-            labels = [side.label for side in sides if side.label is not None]
-            whole = prod(side.stop for side in sides)
-            pieces = prod(side.parts for side in sides)
-            is_diagonal = len(set(labels)) < len(labels)
-            elements.append(0 if is_diagonal else whole * self.mesh.devices // pieces)
-        return np.array(elements, dtype=np.int64)
+        sums = (0 if _is_diagonal(sides) else self._sum(sides) for sides in needed)
+        return np.array(list(sums), dtype=np.int64)
+
+    def kept(self, held: Sequence[PieceCounts]) -> Floats:
+        """The most elements that all devices hold; pieces of uneven sizes add up to the whole."""
+        sums = (np.inf if _is_diagonal(sides) else self._sum(sides) for sides in held)
+        return np.array(list(sums), dtype=np.float64)
+
+    def _sum(self, sides: PieceCounts) -> int:
+        """The elements of all devices together: those of every piece, as often as it lies there."""
+        pieces = prod(side.parts for side in sides)
+        return prod(side.stop for side in sides) * self.mesh.devices // pieces
+
+
+def _is_diagonal(sides: PieceCounts) -> bool:
+    """Whether one label is cut in two dimensions."""
+    labels = [side.label for side in sides if side.label is not None]
+    return len(set(labels)) < len(labels)
 
 
 def _tiles(sides: Sequence[PieceCount]) -> Floats:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eindecomp.errors import UnsolvedError
 from eindecomp.layout.cut import (
     Axes,
     Cut,
@@ -30,6 +31,7 @@ from eindecomp.layout.cut import (
 )
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.view import Dims, View
+from eindecomp.planner import budgets
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.solve.problem.arrays import Ints, Mask
 
@@ -229,6 +231,8 @@ def _choices(
             key = (number[own], homes.setdefault(home, len(homes)))
             if key not in ways or way.gathered < ways[key].gathered:
                 ways[key] = way
+    if len(number) * len(homes) > budgets.ALL_CELLS:
+        raise UnsolvedError(f"{len(number)} ways to cut a vertex, {len(homes)} to leave its result")
     reduced = np.full((len(assignments), len(homes)), -1, dtype=np.int64)
     gathered = reduced.copy()
     for key, way in ways.items():
