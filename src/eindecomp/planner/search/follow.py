@@ -48,7 +48,7 @@ def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
     """
     if search.loose:
         return None
-    levels = relaxed.levels or (search.mesh.sizes,)
+    levels = relaxed.levels if relaxed.pieces else (search.mesh.sizes,)
     followers = Followers(replace(search, alike={}), levels, relaxed.pieces)
     followers.begin()
     return followers.solve()
