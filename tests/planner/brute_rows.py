@@ -96,7 +96,7 @@ class RowMasks(ElementMasks):
         groups = len(site.devices) // prod([self.axes[a] for a in site.summed])
         for home, moved in found.items():
             has = unpacked((home,), size)[0].reshape(-1, *vertex.shape) > 0
-            once = has.sum() == tiles.sum() // prod(self.axes) * groups
+            once = has.sum() * prod(self.axes) == tiles.sum() * groups  # tiles may be uneven
             if once and site.summed and _whole(tiles, has, across):
                 found[home] = min(moved, most)
         return found

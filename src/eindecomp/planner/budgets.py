@@ -40,7 +40,7 @@ FEWER_GAIN = 0.05  # what one must save to be told
 
 # Time for the parts of a plan
 
-RELAX_SHARE, RELAX_LEVELS_SHARE = 0.5, 0.6  # the relaxed problem; with several kinds of links
+RELAX_SHARE, RELAX_LEVELS_SHARE = 0.15, 0.6  # the relaxed problem; with several kinds of links
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
@@ -62,7 +62,8 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 
 # Time for named strategies (`minimize_movement.py`)
 
-STARTS_SHARE = 0.5  # plans to start from
+STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
+FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.4  # those found first of all, and their share
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left
 FITTING_SHARE = 0.7  # improving without the memory limit before plans are made to fit
 STRATEGY_SECONDS = 0.5  # what one strategy needs, in a graph that is not large
@@ -73,7 +74,7 @@ MERGED_VERTICES = 64  # vertices of a graph in which products of products are co
 ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
 ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
 FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others
-LOOK_SHARE = 0.25  # each bound that says which order is planned first
+LOOK_SHARE = 0.1  # each bound that says which order is planned first
 OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
 LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one

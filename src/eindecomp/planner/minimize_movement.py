@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -24,7 +26,6 @@ from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, pri
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     choose_by_blocks,
-    coarse_to_fine,
     improve_layers,
     with_equal_layers,
 )
@@ -59,9 +60,10 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     deadline = search.started + options.time_limit
     refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
-    relaxed = relaxed_of(search, options.time_limit)
+    starts = Starts(search)
+    starts.begin(deadline)
+    relaxed = starts.relaxed = relaxed_of(search, options.time_limit)
     first: Outcome | None = None
-    starts = Starts(search, relaxed.bound)
     if (
         options.rules.tie
         and options.memory is not None
@@ -145,21 +147,35 @@ class Starts:
     """Plans to begin with: what pins imply, and what named strategies lead to."""
 
     search: Search
-    bound: float
-    named: dict[str, Search] = field(default_factory=dict[str, Search])
+    relaxed: Relaxed = field(default_factory=lambda: Relaxed(0))
     plans: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
-    def found(self, deadline: float) -> Iterable[Outcome]:
-        """Those found in a part of the time."""
+    @cached_property
+    def named(self) -> dict[str, Search]:
+        """The search under each strategy that applies, or under the one asked for."""
         search = self.search
-        self.named = {"": search} if search.restriction is not None else _restricted(search)
+        return {"": search} if search.restriction is not None else _restricted(search)
+
+    def begin(self, deadline: float) -> None:
+        """Find those of the first strategies, where the relaxed problem may take long."""
+        search = self.search
+        is_plain = search.memory is None and not (search.loose or search.rules.pinned)
+        if is_plain and search.restriction is None and not is_small(search):
+            until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
+            first = dict(islice(self.named.items(), budgets.FIRST_STARTS))
+            self.plans |= _starts(first, until, needed=False)
+
+    def found(self, deadline: float) -> Iterable[Outcome]:
+        """All those that are found in a part of the time."""
+        search = self.search
         pinned = _start_from_pins(search)
         if pinned is not None:
             self.plans["pins"] = pinned
-        if pinned is None or is_open(pinned.cost, self.bound):
+        if pinned is None or is_open(pinned.cost, self.relaxed.bound):
             until = part_of_time(deadline, budgets.STARTS_SHARE)
             needed = search.memory is not None or bool(search.loose)
-            self.plans |= _starts(self.named, until, needed=needed)
+            others = {name: own for name, own in self.named.items() if name not in self.plans}
+            self.plans |= _starts(others, until, needed=needed)
         return self.plans.values()
 
 
@@ -233,10 +249,10 @@ def _starts(
         with suppress(UnsolvedError, PlanError):
             found = None
             if search.memory is None:
-                relaxed = relaxed_of(search, deadline - planning_time())
-                found = follow(search, relaxed) if relaxed.pieces else None
+                left = budgets.START_SHARE * (deadline - planning_time())
+                found = follow(search, relaxed_of(search, left / budgets.RELAX_SHARE))
             if found is None:
-                found = choose_by_blocks(search, (1,)) if needed else coarse_to_fine(search, 1)
+                found = choose_by_blocks(search, (1,), needed=needed)
             starts[name] = replace(found, bound=0)
     return starts
 

@@ -118,5 +118,5 @@ def test_large_graphs_start_from_layers_that_choose_alike(monkeypatch, devices, 
 
 
 def test_a_limit_that_no_plan_meets_is_refused_at_once() -> None:
-    with pytest.raises(PlanError, match="every plan needs .* or more; least found"):
+    with pytest.raises(PlanError, match=r"every plan needs .* or more; least found"):
         ed.plan(layers(6), 4, memory=100, rewrite=False)

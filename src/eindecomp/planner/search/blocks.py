@@ -45,29 +45,30 @@ from eindecomp.planner.space.viable import FixedParts, some_parts
 from eindecomp.solve.clock import has_passed, planning_time
 
 
-def choose_by_blocks(search: Search, sizes: Sequence[int]) -> Outcome:
+def choose_by_blocks(search: Search, sizes: Sequence[int], *, needed: bool = True) -> Outcome:
     """Choose axes block by block, in the largest blocks that elimination can handle.
 
     The bound is valid if all axes were one block. Once time is up, axes are chosen one at a time,
-    which takes little longer.
+    which takes little longer; if no plan is `needed`, that is the end.
     """
     for size in sizes:
         if has_passed(search.deadline):
             break
         try:
-            return coarse_to_fine(search, size)
+            return _coarse_to_fine(search, size)
         except UnsolvedError:
             continue
+    if not needed:
+        raise UnsolvedError("time is up")
     late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
     try:
-        return coarse_to_fine(replace(search, deadline=late), 1)
+        return _coarse_to_fine(replace(search, deadline=late), 1)
     except UnsolvedError:
         late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
-        return coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
+        return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
-def coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
-    """Choose so many axes at a time, the outermost ones first."""
+def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
     axes = all_axes(search)
     blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
     outcome: Outcome | None = None

@@ -27,7 +27,7 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.follow import combine, follow
-from eindecomp.planner.search.relaxation import Relaxed
+from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -260,7 +260,12 @@ def _raise_relaxed_bound(choosing: Choosing) -> None:
     search, before = choosing.search, choosing.relaxed
     share = budgets.BOUND_LAYERS_SHARE if choosing.has_layers else budgets.BOUND_SHARE
     search.tell("bound", choosing.cost)
-    relaxed = choosing.relaxed = before.tightened(choosing.cost, search.hurried(share).deadline)
+    until = search.hurried(share).deadline
+    if before.model is None:  # there was no time for it
+        relaxed = relaxed_of(search, until - planning_time())
+    else:
+        relaxed = before.tightened(choosing.cost, until)
+    choosing.relaxed = relaxed
     choosing.raise_bound(relaxed.bound)
     if choosing.is_open and relaxed.parts != before.parts:
         choosing.offer(_from_pieces(search, choosing.sizes, relaxed))
@@ -268,7 +273,12 @@ def _raise_relaxed_bound(choosing: Choosing) -> None:
 
 def _choose_blocks(choosing: Choosing) -> None:
     """A few axes at a time, from coarse to fine."""
-    choosing.offer(_by_blocks(choosing.search, choosing.sizes))
+    if choosing.best is None:
+        choosing.offer(_by_blocks(choosing.search, choosing.sizes))
+        return
+    with suppress(UnsolvedError, PlanError):
+        found = choose_by_blocks(choosing.search, choosing.sizes, needed=False)
+        choosing.offer(replace(found, bound=0))
 
 
 def _improve_blocks(choosing: Choosing) -> None:
@@ -358,6 +368,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
     # From nothing, a search of many layers finds nothing better than one of a few.
     Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
+    Stage(_combine, lambda now: not is_small(now.search)),
     Stage(_choose_whole, lambda now: not now.search.is_ranked and is_small(now.ordered)),
     Stage(_improve_blocks, lambda now: now.is_open),
     Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
