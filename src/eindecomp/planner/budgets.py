@@ -40,7 +40,7 @@ FEWER_GAIN = 0.05  # what one must save to be told
 
 # Time for the parts of a plan
 
-RELAX_SHARE, RELAX_LEVELS_SHARE = 0.15, 0.6  # the relaxed problem; with several kinds of links
+RELAX_SHARE, RELAX_LEVELS_SHARE = 0.45, 0.6  # the relaxed problem; with several kinds of links
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count

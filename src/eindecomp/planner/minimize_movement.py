@@ -248,9 +248,10 @@ def _starts(
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
             found = None
-            if search.memory is None:
+            if search.is_ranked:  # pieces on several levels take longer than axes
                 left = budgets.START_SHARE * (deadline - planning_time())
-                found = follow(search, relaxed_of(search, left / budgets.RELAX_SHARE))
+                relaxed = relaxed_of(search, left / budgets.RELAX_SHARE)
+                found = follow(search, relaxed) if relaxed.pieces else None
             if found is None:
                 found = choose_by_blocks(search, (1,), needed=needed)
             starts[name] = replace(found, bound=0)
