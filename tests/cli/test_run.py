@@ -263,9 +263,9 @@ def test_planning_is_asked_for_as_elsewhere(options, file, monkeypatch):
 def note_request(asked):
     plan = request.Request.plan
 
-    def note(self, graph):
+    def note(self, graph, **options):
         asked.append(self)
-        return plan(self, graph)
+        return plan(self, graph, **options)
 
     return note
 
