@@ -1,9 +1,9 @@
 """Plans for objectives "bytes" and "time": mesh axes for every vertex, a home for every result.
 
 Where one elimination cannot choose all axes, the search begins with what named strategies lead to:
-they leave little to choose, so that one axis at a time is chosen soon. State couples the beginning
-of a step with its end, which a search from nothing has to consider at once. Equal layers choose
-alike first, so that many take little longer than a few.
+they leave little to choose, so that numbers of pieces, or one axis at a time, are chosen soon.
+State couples the beginning of a step with its end, which a search from nothing has to consider at
+once.
 """
 
 from __future__ import annotations
