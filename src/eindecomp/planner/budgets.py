@@ -41,6 +41,8 @@ FEWER_GAIN = 0.05  # what one must save to be told
 # Time for the parts of a plan
 
 RELAX_SHARE, RELAX_LEVELS_SHARE = 0.45, 0.6  # the relaxed problem; with several kinds of links
+RELAX_LEFT_SHARE = 0.8  # the same of what the first starts have left
+RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
@@ -63,14 +65,16 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 # Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
-FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.4  # those found first of all, and their share
+FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
+FIRST_COMBINED_SHARE = 0.4  # improving the best of those by what its neighbours suggest
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left
 FITTING_SHARE = 0.7  # improving without the memory limit before plans are made to fit
 STRATEGY_SECONDS = 0.5  # what one strategy needs, in a graph that is not large
 
 # Contraction orders (`contraction_order.py`)
 
-MERGED_VERTICES = 64  # vertices of a graph in which products of products are considered as one
+MERGED_VERTICES = 64  # vertices of a graph in which products of products are considered as one,
+# and in which the order that stores least is compared with the usual one before anything else
 ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
 ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
 FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others

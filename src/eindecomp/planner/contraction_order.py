@@ -89,8 +89,12 @@ class _OrderSearch:
         # Products that were written as several vertices are planned as written.
         is_merged = any(product.absorbed for product in orders.products.values())
         is_listed = orders.different <= budgets.ORDERS
-        leading = self._leading(first) if several and is_listed and not is_merged else first
+        is_guessed = several and is_listed and not is_merged
+        is_light = len(self.options.graph.vertices) <= budgets.MERGED_VERTICES
+        leading = self._leading(first) if is_guessed and is_light else first
         share = budgets.FIRST_ORDER_SHARE if several else 1
+        if (1 - share) * limit < budgets.LEAST_BOUND_TIME + budgets.LEAST_SEARCH:
+            share = 1  # the rest would be too short for any other
         left = max(share * limit - (planning_time() - self.started), share * limit / 2)
         self._plan(leading, self._options(leading, left))
         now = planning_time()

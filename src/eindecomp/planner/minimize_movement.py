@@ -8,12 +8,13 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from math import inf
+from typing import NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
@@ -30,7 +31,7 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.choose import choose, is_small
-from eindecomp.planner.search.follow import follow
+from eindecomp.planner.search.follow import combine, follow
 from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
 from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
 from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little
@@ -62,7 +63,9 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     search.tell("relax")
     starts = Starts(search)
     starts.begin(deadline)
-    relaxed = starts.relaxed = relaxed_of(search, options.time_limit)
+    left = part_of_time(deadline, budgets.RELAX_LEFT_SHARE) - planning_time()
+    most = min(options.time_limit, left / budgets.RELAX_SHARE)
+    relaxed = starts.relaxed = relaxed_of(search, most)
     first: Outcome | None = None
     if (
         options.rules.tie
@@ -126,7 +129,8 @@ def _chosen(
         part = budgets.SEARCH_SHARE if is_large else 1.0
         tied = bool(search.rules.tie) and search.choosers > budgets.LARGE_GRAPH
         search = with_equal_layers(search) if tied else search
-        return choose(search, relaxed, max(part * left, 1.0), starts.found)
+        left = part * left if starts.plans else max(part * left, budgets.LEAST_SEARCH)
+        return choose(search, relaxed, left, starts.found, starts.plans.values())
     if is_enough(search, first.cost, first.bound) or left < budgets.LEAST_SEARCH:
         return first
     if search.choosers > budgets.LARGE_GRAPH:
@@ -140,6 +144,9 @@ def _chosen(
         if fitting is not None and fitting.rank < first.rank:
             return replace(fitting, bound=first.bound)
     return first
+
+
+_COMBINED = "combined"  # the name of a plan that no single strategy leads to
 
 
 @dataclass
@@ -157,13 +164,22 @@ class Starts:
         return {"": search} if search.restriction is not None else _restricted(search)
 
     def begin(self, deadline: float) -> None:
-        """Find those of the first strategies, where the relaxed problem may take long."""
+        """Find those of the first strategies, where the relaxed problem may take long.
+
+        Where it takes long under these, too, what the best of them leads to is found before it.
+        """
         search = self.search
         is_plain = search.memory is None and not (search.loose or search.rules.pinned)
         if is_plain and search.restriction is None and not is_small(search):
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS))
-            self.plans |= _starts(first, until, needed=False)
+            starts = list(_starts(first, until, needed=False))
+            self.plans |= {start.name: start.plan for start in starts}
+            if starts and search.is_ranked and not any(start.is_easy for start in starts):
+                hurried = search.hurried(budgets.FIRST_COMBINED_SHARE, deadline)
+                best = min(self.plans.values(), key=lambda each: each.rank)
+                for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
+                    self.plans[_COMBINED] = plan
 
     def found(self, deadline: float) -> Iterable[Outcome]:
         """All those that are found in a part of the time."""
@@ -175,7 +191,9 @@ class Starts:
             until = part_of_time(deadline, budgets.STARTS_SHARE)
             needed = search.memory is not None or bool(search.loose)
             others = {name: own for name, own in self.named.items() if name not in self.plans}
-            self.plans |= _starts(others, until, needed=needed)
+            is_free = search.restriction is None
+            starts = _starts(others, until, needed=needed, relaxes=is_free)
+            self.plans |= {start.name: start.plan for start in starts}
         return self.plans.values()
 
 
@@ -210,10 +228,8 @@ def start_from_strategies(search: Search, bound: float, deadline: float) -> Outc
     search = with_equal_layers(replace(search, bound=bound, deadline=deadline))
     free = replace(search, memory=None)
     named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
-    starts = sorted(
-        _starts(named, part_of_time(deadline, budgets.STARTS_SHARE)).values(),
-        key=lambda each: each.rank,
-    )
+    until = part_of_time(deadline, budgets.STARTS_SHARE)
+    starts = sorted((s.plan for s in _starts(named, until)), key=lambda each: each.rank)
     if not starts:
         return None
     hurried = replace(free, deadline=part_of_time(deadline, budgets.FITTING_SHARE))
@@ -236,26 +252,39 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     return best
 
 
+class _Start(NamedTuple):
+    """What a strategy leads to."""
+
+    name: str
+    plan: Outcome
+    is_easy: bool
+    """Whether the relaxed problem under the strategy was solved."""
+
+
 def _starts(
-    named: Mapping[str, Search], deadline: float, *, needed: bool = True
-) -> dict[str, Outcome]:
-    """What strategies lead to while there is time; one of them in any case if that is needed."""
-    starts: dict[str, Outcome] = {}
+    named: Mapping[str, Search], deadline: float, *, needed: bool = True, relaxes: bool = True
+) -> Iterator[_Start]:
+    """What strategies lead to while there is time; one of them in any case if that is needed.
+
+    `relaxes` says whether relaxed problems are solved for that, which others may have done before.
+    """
+    least = inf
     for name, search in named.items():
-        if (starts or not needed) and has_passed(deadline):
+        if (least < inf or not needed) and has_passed(deadline):
             break
-        search.tell(name, min((each.cost for each in starts.values()), default=inf))
+        search.tell(name, least)
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
-            found = None
-            if search.is_ranked:  # pieces on several levels take longer than axes
+            plan, is_easy = None, False
+            if relaxes and search.is_ranked:  # pieces on several levels take longer than axes
                 left = budgets.START_SHARE * (deadline - planning_time())
                 relaxed = relaxed_of(search, left / budgets.RELAX_SHARE)
-                found = follow(search, relaxed) if relaxed.pieces else None
-            if found is None:
-                found = choose_by_blocks(search, (1,), needed=needed)
-            starts[name] = replace(found, bound=0)
-    return starts
+                plan = follow(search, relaxed) if relaxed.pieces else None
+                is_easy = relaxed.solved
+            if plan is None:
+                plan = choose_by_blocks(search, (1,), needed=needed)
+            yield _Start(name, replace(plan, bound=0), is_easy)
+            least = min(least, plan.cost)
 
 
 def _start_from_pins(search: Search) -> Outcome | None:

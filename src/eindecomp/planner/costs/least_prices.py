@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
-from math import prod
+from math import inf, prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -46,12 +46,13 @@ class LeastBytes:
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """Each device keeps at most the smaller tile side of each dimension, and what it holds."""
-        total = self.needed(needed)
-        shared = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
-        for own, other in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
-            shared *= np.minimum(_tiles(own)[:, None], _tiles(other)[None])
-        shared = np.minimum(shared, self.kept(held)[:, None])
-        return item * np.maximum(total[None] - shared, 0).astype(np.int64)
+        (ours, kept), (theirs, total) = self._measured(held), self._measured(needed)
+        # Of a diagonal, devices may need nothing, and hold more than is counted.
+        total = np.where(np.isinf(total), 0.0, total)[None]
+        common = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
+        for own, other in zip(ours.T, theirs.T, strict=True):
+            common *= np.minimum(own[:, None], other[None])
+        return item * np.maximum(total - np.minimum(common, kept[:, None]), 0).astype(np.int64)
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """The same whichever axes are chosen."""
@@ -63,33 +64,40 @@ class LeastBytes:
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
         """The same whichever axes are chosen."""
-        tiles = [prod(_tile(side) for side in sides) for sides in cuts]
-        return item * self.mesh.devices * np.array(tiles, dtype=np.int64)
+        tiles, _ = self._measured(cuts)
+        return item * self.mesh.devices * tiles.prod(axis=1).astype(np.int64)
 
-    def needed(self, needed: Sequence[PieceCounts]) -> Ints:
+    def needed(self, needed: Sequence[PieceCounts]) -> Floats:
         """The fewest elements that all devices can need; for a diagonal, none."""
-        sums = (0 if _is_diagonal(sides) else self._sum(sides) for sides in needed)
-        return np.array(list(sums), dtype=np.int64)
+        _, totals = self._measured(needed)
+        return np.where(np.isinf(totals), 0.0, totals)
 
-    def kept(self, held: Sequence[PieceCounts]) -> Floats:
-        """The most elements that all devices hold; pieces of uneven sizes add up to the whole."""
-        sums = (np.inf if _is_diagonal(sides) else self._sum(sides) for sides in held)
-        return np.array(list(sums), dtype=np.float64)
+    def _measured(self, cuts: Sequence[PieceCounts]) -> tuple[Floats, Floats]:
+        return _measured(tuple(cuts), self.mesh.devices)
 
-    def _sum(self, sides: PieceCounts) -> int:
-        """The elements of all devices together: those of every piece, as often as it lies there."""
-        pieces = prod(side.parts for side in sides)
-        return prod(side.stop for side in sides) * self.mesh.devices // pieces
+
+@lru_cache(maxsize=1 << 9)
+def _measured(cuts: tuple[PieceCounts, ...], devices: int) -> tuple[Floats, Floats]:
+    """The sides of the largest tile of each cut, and what all devices have of it together.
+
+    That is every piece as often as it lies there; pieces of uneven sizes add up to the whole. Of a
+    diagonal, where one label is cut in two dimensions, it is unknown: ∞.
+    """
+    tiles = [[_tile(side) for side in sides] for sides in cuts]
+    totals = [
+        inf
+        if _is_diagonal(sides)
+        else prod(side.stop for side in sides) * devices // prod(side.parts for side in sides)
+        for sides in cuts
+    ]
+    sides = np.array(tiles, dtype=np.float64).reshape(len(cuts), len(cuts[0]) if cuts else 0)
+    return sides, np.array(totals, dtype=np.float64)
 
 
 def _is_diagonal(sides: PieceCounts) -> bool:
     """Whether one label is cut in two dimensions."""
     labels = [side.label for side in sides if side.label is not None]
     return len(set(labels)) < len(labels)
-
-
-def _tiles(sides: Sequence[PieceCount]) -> Floats:
-    return np.array([_tile(side) for side in sides], dtype=np.float64)
 
 
 def _tile(side: PieceCount) -> int:
@@ -164,7 +172,7 @@ class LeastSeconds:
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
         """What must cross the outer levels, over the widest link that it could cross."""
-        total = LeastBytes(self.mesh).needed(needed).astype(np.float64)[None]
+        total = LeastBytes(self.mesh).needed(needed)[None]
         seconds = np.zeros((len(held), len(needed)))
         found, before, crossed = (np.zeros(seconds.shape) for _ in range(3))
         even = self._are_even(held, needed)

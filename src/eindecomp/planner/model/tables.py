@@ -88,6 +88,11 @@ class CostTables:
         if self._known[key] >= 0:
             self.uses[scope, self._known[key]] += 1
 
+    @property
+    def used(self) -> int:
+        """Costs in all tables, each as often as it is used."""
+        return sum(self.tables[number].size for _, number in self.uses)
+
     def problem(self, limit: int | None = None) -> Problem:
         """What the solver takes."""
         limited: dict[str, Any] = {}

@@ -135,7 +135,8 @@ class Choosing:
     def offer(self, outcome: Outcome | None) -> None:
         """Take a plan if it is cheaper; of equal ones, the first reads and holds the least."""
         if outcome is not None:
-            self.plans.append(outcome)
+            if all(outcome is not each for each in self.plans):
+                self.plans.append(outcome)
             self.best = outcome if outcome.cost < self.cost else self.best
 
     def raise_bound(self, bound: float) -> None:
@@ -157,22 +158,25 @@ def choose(
     relaxed: Relaxed,
     time_limit: float,
     first: Callable[[float], Iterable[Outcome]] | None = None,
+    known: Iterable[Outcome] = (),
 ) -> Outcome:
     """The best choice of axes that is found in time, given what the relaxed problem has shown.
 
-    It is no worse than what `first` finds soon, if anything.
+    It is no worse than what `first` finds soon, if anything. If time is up before anything is
+    found, it is the best one that was `known` before; `first` gives those again.
 
     Of plans that cost the same, it is one whose devices read and hold the least, as far as such a
     plan is easily found.
     """
     deadline = planning_time() + time_limit
     search = replace(search, deadline=deadline, bound=relaxed.bound, any_order=False)
-    choosing = Choosing(search, relaxed, first)
+    choosing = Choosing(search, relaxed, first, plans=list(known))
     for stage in STAGES:
-        is_late = choosing.best is not None and has_passed(deadline)
+        is_late = bool(choosing.plans) and has_passed(deadline)
         if choosing.is_open and not is_late and stage.applies(choosing):
             stage.run(choosing)
-    assert choosing.best is not None  # noqa: S101 - blocks lead to a plan, or raise
+    if choosing.best is None:
+        choosing.best = min(choosing.plans, key=lambda each: each.rank)  # blocks lead to one
     return replace(choosing.best, bound=choosing.bound)
 
 
@@ -188,18 +192,18 @@ def _choose_lightest(choosing: Choosing) -> None:
         except UnsolvedError:
             choosing.is_too_wide = True
     elif choosing.relaxed.is_light:
-        choosing.offer(_from_pieces(plain, choosing.sizes, choosing.relaxed))
+        choosing.offer(_from_pieces(choosing, plain))
 
 
-def _from_pieces(search: Search, sizes: tuple[int, ...], relaxed: Relaxed) -> Outcome | None:
+def _from_pieces(choosing: Choosing, search: Search) -> Outcome | None:
     """The plan that the relaxed problem's pieces lead to; None if they lead to none.
 
-    Where layouts follow one another, that takes little time, and a little more if there is none.
+    Where layouts follow one another, that takes little time, and a little more if there is no plan.
     """
     if search.memory is not None or search.loose:
-        return start_from_pieces(search, sizes, relaxed)
-    late = planning_time() + budgets.FIRST_PLAN_GRACE
-    return follow(replace(search, deadline=max(search.deadline, late)), relaxed)
+        return start_from_pieces(search, choosing.sizes, choosing.relaxed)
+    late = search.deadline if choosing.plans else planning_time() + budgets.FIRST_PLAN_GRACE
+    return follow(replace(search, deadline=max(search.deadline, late)), choosing.relaxed)
 
 
 def _choose_whole(choosing: Choosing) -> None:
@@ -214,17 +218,23 @@ def _choose_whole(choosing: Choosing) -> None:
 
 def _choose_pieces(choosing: Choosing) -> None:
     """Axes for the relaxed problem's pieces, or for others that cost as much."""
-    relaxed = choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
+    choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
     if choosing.search.memory is None or not is_small(choosing.search):
-        choosing.offer(_from_pieces(choosing.search, choosing.sizes, relaxed))
+        choosing.offer(_from_pieces(choosing, choosing.search))
     is_found = choosing.best is not None
     choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
 
 
 def _begin(choosing: Choosing) -> None:
-    """What strategies and pins lead to soon, and what all that can be combined to."""
+    """What strategies and pins lead to soon, and what all that can be combined to.
+
+    What is known before goes first, in case that time is short.
+    """
     search = choosing.search
-    if choosing.first is not None:
+    if choosing.plans:
+        choosing.best = min(choosing.plans, key=lambda each: each.rank)
+        _combine(choosing)
+    if choosing.first is not None and choosing.is_open:
         for plan in choosing.first(search.deadline):
             choosing.offer(plan)
     _combine(choosing)
@@ -268,7 +278,7 @@ def _raise_relaxed_bound(choosing: Choosing) -> None:
     choosing.relaxed = relaxed
     choosing.raise_bound(relaxed.bound)
     if choosing.is_open and relaxed.parts != before.parts:
-        choosing.offer(_from_pieces(search, choosing.sizes, relaxed))
+        choosing.offer(_from_pieces(choosing, search))
 
 
 def _choose_blocks(choosing: Choosing) -> None:

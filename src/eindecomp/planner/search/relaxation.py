@@ -22,7 +22,8 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.view import View, planned_views
+from eindecomp.graph.work import state_bytes
+from eindecomp.layout.view import View, planned_views, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
@@ -45,6 +46,7 @@ from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
 from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.problem import Problem
 
 Vectors = dict[str, tuple[Vector, ...]]
 
@@ -184,13 +186,48 @@ def relax(asked: Relaxation, time_limit: float) -> Relaxed:
     deadline = planning_time() + time_limit
     if isinstance(asked.price, LeastSeconds) and asked.search.memory is None:
         asked = replace(asked, price=_finest(asked.search.graph, asked.price))
+    relaxed = None
     for most in budgets.RELAXED_VECTORS:
         relaxed = _relax(asked, most, deadline)
-        if relaxed is not None:
-            return relaxed
-        if has_passed(deadline):
+        if relaxed is not None or has_passed(deadline):
             break
-    return Relaxed(0)
+    relaxed = Relaxed(0) if relaxed is None else relaxed
+    if relaxed.solved or not has_passed(deadline) or not isinstance(asked.price, LeastBytes):
+        return relaxed
+    return replace(relaxed, bound=max(relaxed.bound, _each_alone(asked)))
+
+
+def _each_alone(asked: Relaxation) -> int:
+    """What all vertices pay at the least if each were alone: a bound that needs no tables.
+
+    Each reduces its result and receives what it reads of inputs that are stored once, beyond what
+    devices have of those. Of an input that is read n times, each pays an n-th: one second layout
+    may suit all.
+    """
+    graph, rules = asked.search.graph, asked.search.rules
+    price: Any = asked.price
+    choices_of = asked.choices_of(budgets.RELAXED_VECTORS[-1])
+    given = {*rules.tie, *rules.pinned}
+    stored = {v.name for v in graph.inputs if rules.has_home(v) and v.name not in given}
+    views = planned_views(graph)
+    readers = Counter(name for vertex, _ in views for name in graph[vertex].inputs)
+    total = 0
+    for name, view in views:
+        vertex, own = graph[name], choices_of(graph[name], view)
+        if own is None:
+            continue
+        item = vertex.dtype.itemsize
+        scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
+        cost: Any = scatter.min(axis=1)
+        for source, reads in zip(vertex.inputs, own.reads, strict=True):
+            if source not in stored or reads is None or view.named is not None:
+                continue
+            at_home = choices_of(graph[source], view_of(graph, graph[source]))
+            if at_home is not None:
+                lacks = price.fetch(at_home.homes, reads.cuts, graph[source].dtype.itemsize)
+                cost = cost + lacks.min(axis=0)[reads.of] // readers[source]
+        total += int(cost.min())
+    return total
 
 
 def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
@@ -214,32 +251,44 @@ def _relax(asked: Relaxation, most: int, deadline: float) -> Relaxed | None:
         )  # fmt: skip
     except UnsolvedError:
         return None
+    if has_passed(deadline - budgets.RELAX_CELL_SECONDS * model.tables.used):
+        return Relaxed(0)
     if asked.search.memory is not None:
         # The bound within the limit, and the vectors of all choices met around it.
         bound, choices = limited(model, asked.search.memory, deadline)
         return Relaxed(max(bound, 0), _vectors(model, choices), levels=levels)
     problem = model.problem()
-    ranked = rank(problem, model.load)
-    if ranked is not None:
-        bounding = Bounding.of(ranked, deadline)
-        if bounding.solved and bounding.choice is not None:
-            vectors = _vectors(model, [bounding.choice])
-            cost = problem.cost_of(bounding.choice)
-            pieces = _pieces(model, bounding.choice)
-            return Relaxed(cost, vectors, pieces, levels, solved=True, is_light=True, model=model)
-    # Tables over pieces on several levels are too large to be eliminated exactly.
-    now = planning_time()
-    some = now + budgets.EXACT_SHARE * (deadline - now)
-    if len(levels) == 1 and ranked is None:
-        bounding = Bounding.of(problem, deadline)
-    elif len(levels) == 1:  # elimination that cannot rank cannot do without either
+    if len(levels) == 1:
         bounding = Bounding.begin(problem, deadline)
+        if bounding.is_narrow:
+            ranked = rank(problem, model.load)
+            if ranked is None:
+                bounding.eliminate(deadline)
+            elif (lightest := _lightest(model, ranked, problem, deadline)) is not None:
+                return lightest
     else:
+        # Tables over pieces on several levels are too large to be eliminated exactly.
+        now = planning_time()
+        some = now + budgets.EXACT_SHARE * (deadline - now)
         bounding = Bounding.begin(problem, some, budgets.FOLDED_WORK)
     # What is left of folded layers is small enough for large tables.
     folded = "fold" in bounding.run.stages
     bounding.tighten(inf, deadline, levels=len(BUCKET_CELLS) if folded else 1)
     return _relaxed(model, bounding, levels)
+
+
+def _lightest(
+    model: MovementModel, ranked: Problem, problem: Problem, deadline: float
+) -> Relaxed | None:
+    """The cheapest pieces that read and hold the least; None if they are not found in time."""
+    bounding = Bounding.of(ranked, deadline)
+    if not bounding.solved or bounding.choice is None:
+        return None
+    choice, levels = bounding.choice, (model.price.mesh.sizes,)
+    return Relaxed(
+        problem.cost_of(choice), _vectors(model, [choice]), _pieces(model, choice), levels,
+        solved=True, is_light=True, model=model,
+    )  # fmt: skip
 
 
 def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:

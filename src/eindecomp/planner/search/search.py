@@ -84,9 +84,10 @@ class Search:
         price, rules = self.price.on(mesh), self.rules.outer(len(mesh.sizes))
         return replace(self, price=price, rules=rules, memory=memory, devices=self.mesh.devices)
 
-    def hurried(self, share: float) -> Search:
-        """The same search with a share of the time that is left."""
-        return replace(self, deadline=part_of_time(self.deadline, share))
+    def hurried(self, share: float, deadline: float | None = None) -> Search:
+        """The same search with a share of the time that is left, until its deadline or another."""
+        until = self.deadline if deadline is None else deadline
+        return replace(self, deadline=part_of_time(until, share))
 
     @property
     def mesh(self) -> Mesh:

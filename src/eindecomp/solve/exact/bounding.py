@@ -12,7 +12,7 @@ import numpy as np
 
 from eindecomp.solve import budgets
 from eindecomp.solve.clock import has_passed, planning_time
-from eindecomp.solve.exact.eliminate import eliminate
+from eindecomp.solve.exact.eliminate import eliminate, elimination_order, without_single
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
@@ -47,15 +47,27 @@ class Bounding:
     def of(problem: Problem, deadline: float) -> Bounding:
         """Fold, and eliminate if that is affordable."""
         bounding = Bounding.begin(problem, deadline)
-        run = bounding.run
-        # Networks that fold are narrow, so that elimination succeeds if it is given time.
-        work = budgets.WORK if "fold" in run.stages else budgets.QUICK_WORK
-        choice = eliminate(bounding.network, deadline, work)
-        if choice is not None:
-            run.offer(bounding.unfold(choice))
-            run.bound = run.solution(proved=True, summed=True).bound
-            bounding.levels = []
+        bounding.eliminate(deadline)
         return bounding
+
+    @property
+    def _work(self) -> int:
+        """What elimination may spend: networks that fold are narrow, so that it succeeds then."""
+        return budgets.WORK if "fold" in self.run.stages else budgets.QUICK_WORK
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether elimination is affordable."""
+        network, _ = without_single(self.network)
+        return elimination_order(network, (), self._work) is not None
+
+    def eliminate(self, deadline: float) -> None:
+        """Solve what is left by elimination, if that is affordable."""
+        choice = eliminate(self.network, deadline, self._work)
+        if choice is not None:
+            self.run.offer(self.unfold(choice))
+            self.run.bound = self.run.solution(proved=True, summed=True).bound
+            self.levels = []
 
     @property
     def value(self) -> float:

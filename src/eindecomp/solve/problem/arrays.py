@@ -107,6 +107,10 @@ def largest_of_each(costs: Costs, offset: Ints) -> Floats:
     """The largest finite absolute value in each part of a packed array."""
     if costs.size == 0:
         return np.zeros(offset.size - 1)
-    finite = costs < INFINITE if costs.dtype.kind == "i" else np.isfinite(costs)
-    sizes = np.abs(np.where(finite, costs, 0)).astype(np.float64)
-    return np.maximum.reduceat(sizes, offset[:-1])
+    starts = offset[:-1]
+    infinite = is_infinite(costs)
+    if not infinite.any() and costs.dtype.kind == "i":  # without copies of large tables
+        ends = np.maximum.reduceat(costs, starts), np.minimum.reduceat(costs, starts)
+        return np.maximum(*(np.abs(end.astype(np.float64)) for end in ends))
+    finite = ~infinite if costs.dtype.kind == "i" else np.isfinite(costs)
+    return np.maximum.reduceat(np.abs(np.where(finite, costs, 0)).astype(np.float64), starts)

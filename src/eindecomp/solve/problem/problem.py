@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import floor
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from eindecomp.errors import ProblemError
+from eindecomp.solve import budgets
 from eindecomp.solve.problem import checks
 from eindecomp.solve.problem.arrays import (
     EXACT,
@@ -34,7 +37,7 @@ from eindecomp.solve.problem.arrays import (
 _ROUNDING = 1e-9  # of usages that are floats, relative to their sum
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A minimum-cost choice problem over packed arrays; `Problem.of` packs them.
 
@@ -165,7 +168,7 @@ class Problem:
         """Whether there is a usage limit."""
         return self.limit is not None
 
-    @property
+    @cached_property
     def magnitude(self) -> float:
         """An upper bound on the absolute value of any choice's finite cost."""
         uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
@@ -203,16 +206,34 @@ class Problem:
 
     @property
     def least(self) -> int | float:
-        """A simple lower bound: the least entry of every table, factors left out."""
-        uses = np.bincount(self.table_of, minlength=self.table_offset.size - 1)
-        parts = [(self.unary, self.offset, 1), (self.tables, self.table_offset, uses)]
-        total = 0
-        for costs, starts, times in parts:
-            least = np.minimum.reduceat(costs, starts[:-1]) if costs.size else costs
-            if np.any(least == INFINITE) or np.any(np.isinf(least)):
-                return -np.inf  # nothing is feasible, which is for the solver to report
-            total = total + (least * times).sum()
-        return int(total) if self.integral else float(total)
+        """A simple lower bound: each variable by itself pays what is least of its tables.
+
+        A table belongs to the variable with the most choices among those that it is over.
+        """
+        least = self.floats(self.unary).copy()
+        domains: list[int] = self.domains.tolist()
+        known: dict[tuple[int, int], Costs] = {}
+
+        def add(scope: Sequence[int], table: Costs, number: int) -> None:
+            axis = max(range(len(scope)), key=lambda k: domains[scope[k]])
+            if (number, axis) not in known:
+                others = tuple(k for k in range(table.ndim) if k != axis)
+                known[number, axis] = self.floats(table.min(axis=others))
+            start, stop = self.offset[scope[axis]], self.offset[scope[axis] + 1]
+            least[start:stop] += known[number, axis]
+
+        edges: list[tuple[int, int]] = self.edges.tolist()
+        for edge, number in zip(edges, self.table_of.tolist(), strict=True):
+            start, stop = self.table_offset[number], self.table_offset[number + 1]
+            add(edge, self.tables[start:stop].reshape([domains[v] for v in edge]), number)
+        for factor in self.factors:
+            add(factor.scope, factor.table, -id(factor.table))
+        each = np.minimum.reduceat(least, self.offset[:-1]) if least.size else least
+        if np.isinf(each).any():
+            return -np.inf  # nothing is feasible, which is for the solver to report
+        rounding = 0.0 if self.exact_in_floats else budgets.ROUNDING * self.magnitude
+        total = float(each.sum()) - rounding
+        return floor(total) if self.integral else total
 
     @property
     def tolerance(self) -> float | int:
