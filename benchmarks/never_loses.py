@@ -1,10 +1,10 @@
 """Plans in short times and for many devices: against strategies that everybody knows, and a clock.
 
 `strategies`: a training step of one LLaMA layer, freely planned, against every named strategy with
-the same time limit; below 1.000 a strategy moves less. `pins`: what pins alone say. `time`: how
-long plans take with 5 seconds to spare. `devices`: gaps at many devices. `products`: single
-products and contractions against their best grids, each in a fresh process, and the smaller numbers
-of devices that awkward ones are told of.
+the same time limit; below 1.000 a strategy moves less. `seconds`: the same for objective time, on
+H100 servers. `pins`: what pins alone say. `time`: how long plans take with 5 seconds to spare.
+`devices`: gaps at many devices. `products`: single products and contractions against their best
+grids, each in a fresh process, and the smaller numbers of devices that awkward ones are told of.
 Without a name, all of them; `--seconds` sets the limit of `strategies`.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from any_schedule import Case, best_grid, grid_bytes, matrices, mttkrp
+from objective_and_simulation import layer
 from plan_llama import LAYER, llama
 
 import eindecomp as ed
@@ -103,18 +104,32 @@ def gap(plan: ed.Plan) -> str:
 def strategies(seconds: float) -> None:
     print(f"\nstrategy / free, time_limit={seconds:g}: below 1.000 the strategy moves less")
     for model, batch, devices, inputs in CASES:
-        graph = training_layer(model, batch)
         options: Any = {"inputs": inputs, "time_limit": seconds}
-        free, spent, busy = timed(lambda g=graph, p=devices, o=options: ed.plan(g, p, **o))
-        row = f"{model} b={batch} p={devices} {inputs}: {spent:.1f} s ({busy:.1f} of processor)"
-        print(f"{row}, {free.cost:,} bytes, {gap(free)}", flush=True)
-        for name in STRATEGIES:
-            under, spent, busy = timed(
-                lambda g=graph, p=devices, o=options, n=name: ed.plan(g, p, strategy=n, **o)
-            )
-            if isinstance(under, ed.Plan):
-                ratio = f"{under.cost / free.cost:.3f}"
-                print(f"    {name:14} {ratio}  {spent:5.1f} s ({busy:.1f})", flush=True)
+        name = f"{model} b={batch} p={devices} {inputs}"
+        against_strategies(name, training_layer(model, batch), devices, options)
+
+
+def seconds_of_plans(seconds: float) -> None:
+    print(f"\nobjective time, h100-servers, sharded, time_limit={seconds:g}: strategy / free")
+    for what, make in (("forward", layer), ("training step", training_layer)):
+        for devices in (16, 64):
+            options: Any = {"inputs": "sharded", "time_limit": seconds}
+            options |= {"objective": "time", "machine": "h100-servers"}
+            name = f"{what} of a 7B layer, b=8 p={devices}"
+            against_strategies(name, make("7B", 8), devices, options)
+
+
+def against_strategies(name: str, graph: ed.Graph, devices: int, options: dict[str, Any]) -> None:
+    free, spent, busy = timed(lambda: ed.plan(graph, devices, **options))
+    cost = f"{free.cost:,} bytes" if isinstance(free.cost, int) else f"{1e3 * free.cost:.3f} ms"
+    print(f"{name}: {spent:.1f} s ({busy:.1f} of processor), {cost}, {gap(free)}", flush=True)
+    for strategy in STRATEGIES:
+        under, spent, busy = timed(
+            lambda s=strategy: ed.plan(graph, devices, strategy=s, **options)
+        )
+        if isinstance(under, ed.Plan):
+            ratio = f"{under.cost / free.cost:.3f}"
+            print(f"    {strategy:14} {ratio}  {spent:5.1f} s ({busy:.1f})", flush=True)
 
 
 def product_graph(m: int, n: int, k: int) -> ed.Graph:
@@ -210,6 +225,7 @@ def many_devices(seconds: float) -> None:
 
 SECTIONS: dict[str, tuple[Callable[[float], None], float]] = {
     "strategies": (strategies, 0),  # as many seconds as are asked for
+    "seconds": (seconds_of_plans, 10.0),
     "pins": (pins, 15.0),
     "time": (clock, 5.0),
     "devices": (many_devices, 30.0),

@@ -40,8 +40,8 @@ FEWER_GAIN = 0.05  # what one must save to be told
 
 # Time for the parts of a plan
 
-RELAX_SHARE, RELAX_LEVELS_SHARE = 0.45, 0.6  # the relaxed problem; with several kinds of links
-RELAX_LEFT_SHARE = 0.8  # the same of what the first starts have left
+RELAX_SHARES = 0.45, 0.8  # the relaxed problem, at most, and of what the first starts have left
+RELAX_LEVELS_SHARES = 0.6, 0.5  # the same with several kinds of links
 RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
@@ -78,9 +78,10 @@ MERGED_VERTICES = 64  # vertices of a graph in which products of products are co
 ORDERED_VERTICES = 500  # vertices of a graph that is planned in several orders
 ORDERS = 3000  # orders of one contraction that are listed, and combinations that are all considered
 FIRST_ORDER_SHARE = 0.8  # the first plan, if there are others
-LOOK_SHARE = 0.1  # each bound that says which order is planned first
+LOOK_SHARE = 0.05  # each bound that says which order is planned first
 OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
+ORDER_BOUND_SHARE = 0.5  # of a limit: the bound of one order
 LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one
 
 # Equal layers, and the price of memory

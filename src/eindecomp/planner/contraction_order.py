@@ -166,7 +166,9 @@ class _OrderSearch:
                     break
                 options = self._options(state, max(left, budgets.BOUND_TIME))
                 if options is not None:
-                    self.bounds[state] = relaxed_of(search_of(options), options.time_limit).bound
+                    self.bounds[state] = relaxed_of(
+                        search_of(options), budgets.ORDER_BOUND_SHARE * options.time_limit
+                    ).bound
                     bounded.append((self.bounds[state], state, options))
                 count += 1
             waiting = waiting[count:]

@@ -23,7 +23,13 @@ from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.price import Price, PriceInSeconds, may_repeat, price_of
+from eindecomp.planner.costs.price import (
+    Price,
+    PriceInBytes,
+    PriceInSeconds,
+    may_repeat,
+    price_of,
+)
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     choose_by_blocks,
@@ -63,9 +69,7 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     search.tell("relax")
     starts = Starts(search)
     starts.begin(deadline)
-    left = part_of_time(deadline, budgets.RELAX_LEFT_SHARE) - planning_time()
-    most = min(options.time_limit, left / budgets.RELAX_SHARE)
-    relaxed = starts.relaxed = relaxed_of(search, most)
+    relaxed = starts.relaxed = relaxed_of(search, _relax_seconds(search, deadline))
     first: Outcome | None = None
     if (
         options.rules.tie
@@ -91,6 +95,15 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     parts = {name: parts_by_label(view, mesh, decisions[name]) for name, view in views.items()}
     given, bound, method = outcome.given, outcome.bound, outcome.method
     return Chosen(graph, parts, decisions, given, costs, bound, method)
+
+
+def _relax_seconds(search: Search, deadline: float) -> float:
+    """What the relaxed problem may take of the time limit, and of what first starts have left."""
+    now = planning_time()
+    share, of_left = budgets.RELAX_SHARES
+    if isinstance(search.price, PriceInSeconds) and len(search.price.levels) > 1:
+        share, of_left = budgets.RELAX_LEVELS_SHARES
+    return min(share * (deadline - search.started), of_left * (deadline - now))
 
 
 def search_of(options: Options) -> Search:
@@ -159,9 +172,15 @@ class Starts:
 
     @cached_property
     def named(self) -> dict[str, Search]:
-        """The search under each strategy that applies, or under the one asked for."""
+        """The search under each strategy that applies, or under the one asked for.
+
+        Whatever the objective, one begins with the fewest bytes.
+        """
         search = self.search
-        return {"": search} if search.restriction is not None else _restricted(search)
+        if search.restriction is not None:
+            return {"": search}
+        fewest = {} if isinstance(search.price, PriceInBytes) else {"bytes": search}
+        return fewest | _restricted(search)
 
     def begin(self, deadline: float) -> None:
         """Find those of the first strategies, where the relaxed problem may take long.
@@ -175,7 +194,7 @@ class Starts:
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS))
             starts = list(_starts(first, until, needed=False))
             self.plans |= {start.name: start.plan for start in starts}
-            if starts and search.is_ranked and not any(start.is_easy for start in starts):
+            if starts and not any(start.is_easy for start in starts):
                 hurried = search.hurried(budgets.FIRST_COMBINED_SHARE, deadline)
                 best = min(self.plans.values(), key=lambda each: each.rank)
                 for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
@@ -191,8 +210,8 @@ class Starts:
             until = part_of_time(deadline, budgets.STARTS_SHARE)
             needed = search.memory is not None or bool(search.loose)
             others = {name: own for name, own in self.named.items() if name not in self.plans}
-            is_free = search.restriction is None
-            starts = _starts(others, until, needed=needed, relaxes=is_free)
+            relaxes = search.restriction is None or not isinstance(search.price, PriceInBytes)
+            starts = _starts(others, until, needed=needed, relaxes=relaxes)
             self.plans |= {start.name: start.plan for start in starts}
         return self.plans.values()
 
@@ -276,15 +295,20 @@ def _starts(
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
             plan, is_easy = None, False
-            if relaxes and search.is_ranked:  # pieces on several levels take longer than axes
+            if relaxes and search.memory is None:
                 left = budgets.START_SHARE * (deadline - planning_time())
-                relaxed = relaxed_of(search, left / budgets.RELAX_SHARE)
+                relaxed = relaxed_of(_in_bytes(search), left)
                 plan = follow(search, relaxed) if relaxed.pieces else None
                 is_easy = relaxed.solved
             if plan is None:
                 plan = choose_by_blocks(search, (1,), needed=needed)
             yield _Start(name, replace(plan, bound=0), is_easy)
             least = min(least, plan.cost)
+
+
+def _in_bytes(search: Search) -> Search:
+    """The same search for the fewest bytes: pieces on several levels of links take long to find."""
+    return replace(search, price=PriceInBytes(search.mesh), redundant=False)
 
 
 def _start_from_pins(search: Search) -> Outcome | None:

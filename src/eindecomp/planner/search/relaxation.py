@@ -160,15 +160,14 @@ class Relaxation:
         return own.left_in(np.array(kept, dtype=bool))
 
 
-def relaxed_of(search: Search, time_limit: float) -> Relaxed:
+def relaxed_of(search: Search, seconds: float) -> Relaxed:
     """A lower bound on every plan, and numbers of pieces to begin with, where there are any."""
     if type(search.price) is PriceInBytes:  # a user's own prices may be below these
-        return relax(Relaxation(search, LeastBytes(search.mesh)), budgets.RELAX_SHARE * time_limit)
+        return relax(Relaxation(search, LeastBytes(search.mesh)), seconds)
     if not isinstance(search.price, PriceInSeconds):
         return Relaxed(0)
     least = LeastSeconds(search.price)
-    share = budgets.RELAX_LEVELS_SHARE if len(least.levels) > 1 else budgets.RELAX_SHARE
-    relaxed = relax(Relaxation(search, least), share * time_limit)
+    relaxed = relax(Relaxation(search, least), seconds)
     graph = search.graph
     computing = 0.0  # at the least, however vertices are cut
     for name, view in planned_views(graph):
@@ -178,12 +177,12 @@ def relaxed_of(search: Search, time_limit: float) -> Relaxed:
     return replace(relaxed, bound=max(relaxed.bound, computing))
 
 
-def relax(asked: Relaxation, time_limit: float) -> Relaxed:
+def relax(asked: Relaxation, seconds: float) -> Relaxed:
     """Solve the relaxed problem, or bound it if it is too large.
 
     Vertices that can be cut in too many ways are left out; the bound stays valid.
     """
-    deadline = planning_time() + time_limit
+    deadline = planning_time() + seconds
     if isinstance(asked.price, LeastSeconds) and asked.search.memory is None:
         asked = replace(asked, price=_finest(asked.search.graph, asked.price))
     relaxed = None
