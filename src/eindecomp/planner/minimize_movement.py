@@ -174,24 +174,31 @@ class Starts:
     def named(self) -> dict[str, Search]:
         """The search under each strategy that applies, or under the one asked for.
 
-        Whatever the objective, one begins with the fewest bytes.
+        Whatever the objective, one begins with the fewest bytes. After those that lead to the best
+        plans most often come those that take the least time.
         """
         search = self.search
         if search.restriction is not None:
             return {"": search}
-        fewest = {} if isinstance(search.price, PriceInBytes) else {"bytes": search}
-        return fewest | _restricted(search)
+        named = _restricted(search)
+        first, others = {"bytes": search}, named
+        if isinstance(search.price, PriceInBytes):
+            first = dict(islice(named.items(), budgets.FIRST_STARTS))
+            others = {name: own for name, own in named.items() if name not in first}
+        return first | dict(sorted(others.items(), key=lambda each: _ways(each[1])))
 
     def begin(self, deadline: float) -> None:
         """Find those of the first strategies, where the relaxed problem may take long.
 
-        Where it takes long under these, too, what the best of them leads to is found before it.
+        Where it takes long under these, too, what the best of them leads to is found before it. In
+        seconds it takes far longer than all strategies.
         """
         search = self.search
-        is_plain = search.memory is None and not (search.loose or search.rules.pinned)
-        if is_plain and search.restriction is None and not is_small(search):
+        is_limited = search.memory is not None or bool(search.loose or search.rules.pinned)
+        if not is_limited and search.restriction is None and not is_small(search):
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
-            first = dict(islice(self.named.items(), budgets.FIRST_STARTS))
+            is_plain = isinstance(search.price, PriceInBytes)
+            first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
             starts = list(_starts(first, until, needed=False))
             self.plans |= {start.name: start.plan for start in starts}
             if starts and not any(start.is_easy for start in starts):
@@ -299,11 +306,18 @@ def _starts(
                 left = budgets.START_SHARE * (deadline - planning_time())
                 relaxed = relaxed_of(_in_bytes(search), left)
                 plan = follow(search, relaxed) if relaxed.pieces else None
-                is_easy = relaxed.solved
+                is_easy = relaxed.solved and isinstance(search.price, PriceInBytes)
             if plan is None:
                 plan = choose_by_blocks(search, (1,), needed=needed)
             yield _Start(name, replace(plan, bound=0), is_easy)
             least = min(least, plan.cost)
+
+
+def _ways(search: Search) -> int:
+    """How many ways of cutting its vertices a strategy leaves: those with few are planned soon."""
+    views = planned_views(search.graph)
+    rows = (search.vectors(search.graph[name], view) for name, view in views)
+    return sum(0 if each is None else len(each) for each in rows)
 
 
 def _in_bytes(search: Search) -> Search:
