@@ -130,7 +130,8 @@ def most_entering(
     if mesh.devices > _COUNTED:
         outward = [i for i in places if all(nests_outward(held[i], n) for n, _ in (outer, inner))]
         groups = [(n, sharers[outward]) for n, sharers in (outer, inner)]
-        most = _aligned_entering(mesh, [held[i] for i in outward], needed, *groups)
+        near = [held[i] for i in outward]
+        most = _aligned_entering(mesh, near, needed, *groups) if near else None
         if most is not None:
             table[outward] = most
             places = sorted({*places} - {*outward})

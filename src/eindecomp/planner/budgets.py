@@ -51,6 +51,7 @@ LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
 
 # Time for the stages of a search (`search/choose.py`)
 
+LIGHTEST_SHARE = 0.5  # all axes at once in mesh order, by one elimination
 FOLLOW_SHARE, COMBINED_PLANS = 0.5, 4  # plans combined with what neighbours suggest; how many
 LAYERS_SHARE = 0.5  # plans in which equal layers choose alike
 BOUND_SHARE, BOUND_LAYERS_SHARE = 0.6, 0.85  # raising the bound; where layers have led to a plan
@@ -82,6 +83,7 @@ LOOK_SHARE = 0.05  # each bound that says which order is planned first
 OTHER_ORDERS = (10.0, 2.0)  # seconds for other orders, or so many times the first plan's
 OTHER_MERGED_ORDERS = (4.0, 0.5)  # the same where products that were written apart are reordered
 ORDER_BOUND_SHARE = 0.5  # of a limit: the bound of one order
+LEAST_BOUND_SHARE = 0.2  # of a limit, or as follows if that is less:
 LEAST_BOUND_TIME, BOUND_TIME = 1.0, 4.0  # no bound is begun with less; the least limit of one
 
 # Equal layers, and the price of memory

@@ -153,6 +153,7 @@ class _OrderSearch:
         Bounds take half of the time that is left, then some states are planned, and so on. Returns
         whether there was time for all; those for which there was none do not count.
         """
+        limit = self.options.time_limit
         waiting = [state for state in states if state not in self.bounds]
         while waiting and self.cost > 0:
             until = (planning_time() + self.deadline) / 2
@@ -161,7 +162,8 @@ class _OrderSearch:
             for state in waiting:
                 left = self.deadline - planning_time()
                 # Without any plan, go on.
-                scarce = left < (0 if self.best is None else budgets.LEAST_BOUND_TIME)
+                least = min(budgets.LEAST_BOUND_TIME, budgets.LEAST_BOUND_SHARE * limit)
+                scarce = left < (0 if self.best is None else least)
                 if scarce or (count and has_passed(until)):
                     break
                 options = self._options(state, max(left, budgets.BOUND_TIME))

@@ -39,7 +39,15 @@ from eindecomp.planner.search.blocks import (
 from eindecomp.planner.search.choose import choose, is_small
 from eindecomp.planner.search.follow import combine, follow
 from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
-from eindecomp.planner.search.search import Outcome, Search, is_enough, is_open, part_of_time, solve
+from eindecomp.planner.search.search import (
+    Outcome,
+    Search,
+    better,
+    is_enough,
+    is_open,
+    part_of_time,
+    solve,
+)
 from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little
 from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
 from eindecomp.planner.space.pin import choices_reaching
@@ -307,8 +315,10 @@ def _starts(
                 relaxed = relaxed_of(_in_bytes(search), left)
                 plan = follow(search, relaxed) if relaxed.pieces else None
                 is_easy = relaxed.solved and isinstance(search.price, PriceInBytes)
-            if plan is None:
-                plan = choose_by_blocks(search, (1,), needed=needed)
+            if plan is None or (name and is_small(search)):
+                sizes = (len(search.mesh.sizes), 1) if is_small(search) else (1,)
+                other = choose_by_blocks(search, sizes, needed=needed and plan is None)
+                plan = other if plan is None else better(plan, other)
             yield _Start(name, replace(plan, bound=0), is_easy)
             least = min(least, plan.cost)
 

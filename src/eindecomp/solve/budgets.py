@@ -8,6 +8,7 @@ from __future__ import annotations
 # Elimination (`exact/eliminate.py`)
 
 WORK = 1 << 33  # cells summed over all eliminations
+CELL_SECONDS = 5e-9  # for each of them: what takes longer than there is time is not begun
 QUICK_WORK = 1 << 31  # the same, if bounds and reductions can be tried instead
 TABLE_CELLS = 1 << 25  # of one table: 256 MiB, and 128 MiB for its argmin
 ARGMIN_BYTES = 1 << 30  # of all argmin tables, which back-tracking needs

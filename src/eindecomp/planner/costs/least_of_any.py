@@ -85,6 +85,7 @@ def least_moved(
     >>> least_moved(matrix_product(16, 16, 16), {16**3 // 8: 8})  # each receives half of 3 tiles
     3072
     """
+    points = {size: count for size, count in points.items() if size}  # others touch nothing
     touched = sum(count * least_touched(contraction, size) for size, count in points.items())
     least = touched * (1 - _ROUNDING) - contraction.stored
     if memory is not None:

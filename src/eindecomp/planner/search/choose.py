@@ -185,7 +185,7 @@ def _choose_lightest(choosing: Choosing) -> None:
 
     One solution gives it where all axes can be chosen at once, or numbers of pieces were ranked.
     """
-    plain = replace(choosing.search, ranks=True)
+    plain = replace(choosing.search.hurried(budgets.LIGHTEST_SHARE), ranks=True)
     if is_small(choosing.search):
         try:
             choosing.offer(choose_block(plain, all_axes(plain), {}))
@@ -355,6 +355,11 @@ def is_small(search: Search) -> bool:
     return search.most_ways <= budgets.WHOLE_WAYS and search.choosers <= budgets.SMALL_GRAPH
 
 
+def _is_narrow_enough(choosing: Choosing) -> bool:
+    """Whether one elimination may choose all axes in any order."""
+    return is_small(choosing.ordered) and not choosing.is_too_wide
+
+
 def _is_narrow(choosing: Choosing) -> bool:
     """Whether a vertex has no more assignments than partition vectors, or few of either."""
     sizes, ways = choosing.search.mesh.sizes, choosing.ordered.most_ways
@@ -369,7 +374,7 @@ def _is_late(choosing: Choosing) -> bool:
 
 STAGES: tuple[Stage, ...] = (
     Stage(_choose_lightest, lambda now: now.search.is_ranked),
-    Stage(_choose_whole, lambda now: now.search.is_ranked and is_small(now.ordered)),
+    Stage(_choose_whole, lambda now: now.search.is_ranked and _is_narrow_enough(now)),
     Stage(_choose_pieces, lambda now: now.is_open),
     Stage(_begin, lambda now: now.is_open),
     Stage(_choose_layers, lambda now: now.has_layers),
@@ -379,7 +384,7 @@ STAGES: tuple[Stage, ...] = (
     # From nothing, a search of many layers finds nothing better than one of a few.
     Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
     Stage(_combine, lambda now: not is_small(now.search)),
-    Stage(_choose_whole, lambda now: not now.search.is_ranked and is_small(now.ordered)),
+    Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_narrow_enough(now)),
     Stage(_improve_blocks, lambda now: now.is_open),
     Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
     Stage(_raise_relaxed_bound, lambda now: now.whole is None and is_small(now.search)),

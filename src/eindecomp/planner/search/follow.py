@@ -217,7 +217,8 @@ class Followers:
             own = None if pieces is None else axes_for(self.mesh, self.levels, pieces, wanted)
             if own is not None:
                 rows[own] = None
-            rows |= self._taken_over(view, wanted)
+            # An input is stored once, whatever computing may be repeated.
+            rows |= dict.fromkeys(taken_over(view, self.mesh, wanted))
         self.options[name] |= {(own, ((),) * len(view.output)): None for own in rows}
 
     def _places(self, name: str, own: Assignment, pieces: Pieces, wanted: Wanted) -> Places | None:

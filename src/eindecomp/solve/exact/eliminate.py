@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eindecomp.solve import budgets
-from eindecomp.solve.clock import has_passed
+from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.problem.arrays import Floats, Ints
 from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
 from eindecomp.solve.problem.problem import Problem
@@ -70,7 +70,8 @@ def project(
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
     network, single = without_single(network, keep)
-    order = elimination_order(network, (*keep, *single), work)
+    affordable = max(deadline - planning_time(), 0) / budgets.CELL_SECONDS
+    order = elimination_order(network, (*keep, *single), min(work, affordable))
     if order is None:
         return None
     rank = {v: i for i, v in enumerate((*order, *keep))}
@@ -168,7 +169,7 @@ def _compressed(
 
 
 def elimination_order(
-    network: CostNetwork, keep: tuple[int, ...], most_work: int
+    network: CostNetwork, keep: tuple[int, ...], most_work: float
 ) -> list[int] | None:
     """A greedy order of variables by the size of the joined table; None if it exceeds a cap."""
     weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
