@@ -403,3 +403,18 @@ def test_another_order_is_planned_in_a_short_time_where_the_usual_one_cannot_be(
     """
     plan = ed.plan(ed.parse(text), 4, time_limit=1)
     assert plan.cost == ed.plan(ed.parse(text), 4).cost
+
+
+def test_a_second_is_enough_for_the_orders_of_a_small_graph() -> None:
+    text = """
+    input A[m: 512, n: 512], X[n: 512, f: 256], W[f, h: 128]
+    M[m,f] <- sum A[m,n] * X[n,f]
+    H[m,h] <- sum M[m,f] * W[f,h]
+    output H
+    """
+    soon, later = (
+        ed.plan(ed.parse(text), 8, inputs="sharded", time_limit=limit) for limit in (1.5, 20)
+    )
+    assert soon.orders is not None
+    assert soon.orders.complete
+    assert soon.cost == later.cost

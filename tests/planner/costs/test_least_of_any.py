@@ -183,3 +183,8 @@ def test_other_contractions_have_bounds_by_memory() -> None:
     points = even_points(own.points, 512)
     assert least_moved(own, points, 1 << 40) == least_moved(own, points)
     assert least_moved(own, points, 4 * 256) > least_moved(own, points)
+
+
+def test_devices_without_points_touch_nothing() -> None:
+    product = matrix_product(2, 2, 5)
+    assert least_moved(product, {10: 2, 0: 2}) == least_moved(product, {10: 2})

@@ -106,3 +106,11 @@ def test_what_needs_no_links_takes_as_many_times_less():
     graph = ed.parse("input X[i: 1024, j: 64]\nZ[i,j] <- exp(X[i,j])\noutput Z")
     one, *more = (ed.plan(graph, n, "time", machine="a100-servers") for n in (8, 16, 64, 512))
     assert [one.cost / plan.cost for plan in more] == pytest.approx([2, 8, 64])
+
+
+@pytest.mark.parametrize("devices", [256, 1024])
+def test_layouts_that_do_not_nest_are_priced_on_many_servers(devices: int) -> None:
+    text = "input X[b: 4096, i: 4096], W[i, h: 16384]\nH[b,h] <- sum X[b,i] * W[i,h]\noutput H"
+    asked = {"objective": "time", "machine": "h100-servers", "inputs": "sharded"}
+    made = ed.plan(ed.parse(text), devices, **asked, time_limit=10)
+    assert 0 < made.bound <= made.cost
