@@ -29,11 +29,17 @@ def mesh_of(sizes: tuple[int, ...]) -> Mesh:
 
 
 def relaxed(
-    graph: ed.Graph, sizes: tuple[int, ...], rules: LayoutRules, *, price=None, memory=None
+    graph: ed.Graph,
+    sizes: tuple[int, ...],
+    rules: LayoutRules,
+    *,
+    price=None,
+    memory=None,
+    seconds: float = 10,
 ) -> Relaxed:
     mesh = mesh_of(sizes)
     search = Search(graph, PriceInBytes(mesh), rules, memory=memory)
-    return relax(Relaxation(search, price or LeastBytes(mesh)), 10)
+    return relax(Relaxation(search, price or LeastBytes(mesh)), seconds)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -42,7 +48,14 @@ def test_relaxing_never_passes_the_optimum(seed, inputs):
     graph = random_graph(seed, tree=seed % 2 == 0)
     for sizes in MESHES:
         found = relaxed(graph, sizes, LayoutRules(inputs))
-        assert found.bound <= brute_ordered(graph, sizes, inputs)
+        hurried = relaxed(graph, sizes, LayoutRules(inputs), seconds=0)
+        assert hurried.bound <= found.bound <= brute_ordered(graph, sizes, inputs)
+
+
+def test_a_product_is_bounded_in_no_time():
+    text = "input X[i: 64, j: 64], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
+    hurried = relaxed(ed.parse(text), (2, 2, 2), LayoutRules("sharded"), seconds=-1)
+    assert hurried.bound == ed.plan(ed.parse(text), 8, inputs="sharded").cost
 
 
 @pytest.mark.parametrize("seed", range(6))

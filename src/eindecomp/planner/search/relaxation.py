@@ -191,7 +191,8 @@ def relax(asked: Relaxation, seconds: float) -> Relaxed:
         if relaxed is not None or has_passed(deadline):
             break
     relaxed = Relaxed(0) if relaxed is None else relaxed
-    if relaxed.solved or not has_passed(deadline) or not isinstance(asked.price, LeastBytes):
+    is_known = relaxed.solved or (relaxed.model is not None and not has_passed(deadline))
+    if is_known or not isinstance(asked.price, LeastBytes):
         return relaxed
     return replace(relaxed, bound=max(relaxed.bound, _each_alone(asked)))
 
