@@ -45,6 +45,7 @@ RELAX_LEVELS_SHARES = 0.6, 0.5  # the same with several kinds of links
 RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
+ENDING_SECONDS = 2e-4  # for each vertex: what the plan costs, part by part
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
 FIRST_PLAN_GRACE = 20.0  # seconds beyond the deadline for a first plan, or for strategies
 LEAST_SEARCH = 1.0  # seconds that a search from nothing needs

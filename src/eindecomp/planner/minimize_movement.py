@@ -72,7 +72,8 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     graph, mesh = options.graph, options.mesh
     search = search_of(options)
     price = search.price
-    deadline = search.started + options.time_limit
+    ending = min(budgets.ENDING_SECONDS * len(graph.vertices), options.time_limit / 2)
+    deadline = search.started + options.time_limit - ending
     refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
     starts = Starts(search)
