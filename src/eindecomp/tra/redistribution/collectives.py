@@ -35,7 +35,7 @@ from eindecomp.tra.redistribution.phases import (
     tiles,
 )
 
-EXPANDED = 3000  # layouts from which collectives are tried
+REACHED = 10_000  # layouts that collectives lead to, in a second or two
 _REORDERED = 4  # the most axes of a dimension whose every order is tried
 
 Tally = tuple[int, int]
@@ -72,7 +72,7 @@ def cheapest(mesh: Mesh, source: Held, target: Held) -> tuple[Collective, ...] |
     left = {source: least_elements(mesh, source, target)}
     queue = [((left[source], 0), next(numbers), source)]
     done: set[Held] = set()
-    while queue and len(done) < EXPANDED:
+    while queue and len(left) < REACHED:
         _, _, state = heappop(queue)
         if state in done:
             continue
