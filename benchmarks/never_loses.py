@@ -1,11 +1,12 @@
 """Plans in short times and for many devices: against strategies that everybody knows, and a clock.
 
 `strategies`: a training step of one LLaMA layer, freely planned, against every named strategy with
-the same time limit; below 1.000 a strategy moves less. `seconds`: the same for objective time, on
+the same time limit; below 1.000 a strategy moves less. `strangers`: the same for graphs of an
+independent tester. `seconds`: the same for objective time, on
 H100 servers. `pins`: what pins alone say. `time`: how long plans take with 5 seconds to spare.
 `devices`: gaps at many devices. `products`: single products and contractions against their best
 grids, each in a fresh process, and the smaller numbers of devices that awkward ones are told of.
-Without a name, all of them; `--seconds` sets the limit of `strategies`.
+Without a name, all of them; `--seconds` sets the limit of the first two.
 """
 
 from __future__ import annotations
@@ -107,6 +108,33 @@ def strategies(seconds: float) -> None:
         options: Any = {"inputs": inputs, "time_limit": seconds}
         name = f"{model} b={batch} p={devices} {inputs}"
         against_strategies(name, training_layer(model, batch), devices, options)
+
+
+def grouped_attention() -> ed.Graph:
+    """An attention block in which four heads of queries share one of keys."""
+    sizes = "input X[b: 8, s: 2048, a: 4096], WQ[a, h: 8, g: 4, d: 128], WK[a,h,d], WV[a,h,d]"
+    return ed.parse(f"""{sizes}, WO[h,g,d,a]
+Q[b,s,h,g,d] <- sum X[b,s,a] * WQ[a,h,g,d]
+K[b,t,h,d]   <- sum X[b,t,a] * WK[a,h,d]
+V[b,t,h,d]   <- sum X[b,t,a] * WV[a,h,d]
+S[b,h,g,s,t] <- sum Q[b,s,h,g,d] * K[b,t,h,d]
+P[b,h,g,s,t] <- softmax[t] S[b,h,g,s,t]
+O[b,s,h,g,d] <- sum P[b,h,g,s,t] * V[b,t,h,d]
+Y[b,s,a]     <- sum O[b,s,h,g,d] * WO[h,g,d,a]
+output Y""")
+
+
+def strangers(seconds: float) -> None:
+    print(f"\nstrategy / free, graphs of an independent tester, time_limit={seconds:g}")
+    options: Any = {"inputs": "sharded", "time_limit": seconds}
+    for devices in (8, 64, 120):
+        name = f"attention with grouped keys, p={devices}"
+        against_strategies(name, grouped_attention(), devices, options)
+    for devices in (8, 64, 1024):
+        name = f"7B training step, b=8 p={devices}"
+        against_strategies(name, training_layer("7B", 8), devices, options)
+    limited = {**options, "memory": "40MB"}
+    against_strategies("MLP of 16 layers in 40 MB, p=64", unequal_mlp(16), 64, limited)
 
 
 def seconds_of_plans(seconds: float) -> None:
@@ -225,6 +253,7 @@ def many_devices(seconds: float) -> None:
 
 SECTIONS: dict[str, tuple[Callable[[float], None], float]] = {
     "strategies": (strategies, 0),  # as many seconds as are asked for
+    "strangers": (strangers, 0),
     "seconds": (seconds_of_plans, 10.0),
     "pins": (pins, 15.0),
     "time": (clock, 5.0),

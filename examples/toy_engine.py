@@ -62,7 +62,7 @@ class ToyProgram:
             case steps.Compute():
                 device.compute(own)
             case steps.Move():
-                device.allocate(step.into)
+                device.make_room(own)
                 for piece in (*own.exchange.kept, *own.exchange.receives):
                     device.copy_block(step.into, devices[piece.peer], step.source, piece.box)
             case steps.AllGather():

@@ -17,6 +17,7 @@ import eindecomp as ed
 from eindecomp.engines.result import BytesMoved, TaskFinished
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import peak_on
+from pending_plans import CASES
 from strategies import graphs
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,15 @@ def test_counted_bytes_and_peaks(seed, devices, sharded):
     # It copies even where the model counts a view.
     assert stats.peak_memory >= model
     assert stats.flops == ed.run(plan, arrays, "apart").stats.flops
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sums_that_wait(case):
+    plan = CASES[case]({"a": 2, "b": 3})
+    found = ed.run(plan, arrays_for(plan.graph), TOY)
+    apart = ed.run(plan, arrays_for(plan.graph), "apart")
+    assert found.stats.bytes_moved == program_of(plan).moved
+    assert all((found[name] == apart[name]).all() for name in apart)
 
 
 def test_tensors_stay_and_moving_them_is_counted():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from brute_ops import ElementMasks, packed, unpacked
-from simulate import Site, label_sizes, piece, state_bytes
+from simulate import Site, label_sizes, partial_bytes, piece
 from tabulated_plans import Oracle, Row
 
 from eindecomp.graph.ops import Gather, ScatterAdd
@@ -111,7 +111,7 @@ class RowMasks(ElementMasks):
                 cut = (piece(site.plan, sizes[n], site.axes_of[n], at) for n in labels)
                 return prod(own.stop - own.start for own in cut)
 
-            total += state_bytes(vertex) * pieces({*op.index, *op.table})
+            total += partial_bytes(vertex) * pieces({*op.index, *op.table})
             total += NUMBER * pieces({*op.index})
         return total
 

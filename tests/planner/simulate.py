@@ -301,12 +301,12 @@ class Site:
             keep = np.sum([self.home[d] for d in group], axis=0)
             assert ((keep > 0) == (partial > 0)).all()
             made = partial > 0
-            total += int((partial - 1)[made].sum()) * state_bytes(self.vertex)
+            total += int((partial - 1)[made].sum()) * partial_bytes(self.vertex)
             total += int((keep - 1)[made].sum()) * self.vertex.dtype.itemsize
         return total
 
 
-def state_bytes(vertex: Vertex) -> int:
+def partial_bytes(vertex: Vertex) -> int:
     """The bytes of a partial result: numbers of the result's type, float16's in float32."""
     agg = getattr(vertex.op, "agg", None)
     item = 4 if vertex.dtype.name == "float16" else vertex.dtype.itemsize

@@ -14,6 +14,7 @@ from eindecomp.engines.engine import Engine, engine_names, find_engine
 from eindecomp.engines.whole_files import check_writable
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.reduce_types import ALL
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES, GivenStrategy
 from eindecomp.store.plan_file import PLAN_FILE, from_json
@@ -217,6 +218,16 @@ def tie_from(texts: Sequence[str]) -> dict[str, str]:
         if not result:
             raise typer.BadParameter(f"--tie {name}: no result is named, as W=new_W does")
     return ties
+
+
+def reduce_types_from(texts: Sequence[str]) -> dict[str, str] | None:
+    """The types in which partial results travel, by tensor or role.
+
+    >>> reduce_types_from(["bfloat16", "gradients=float32"])
+    {'all': 'bfloat16', 'gradients': 'float32'}
+    """
+    named = [text if "=" in text else f"{ALL}={text}" for text in texts]
+    return pairs_from("--reduce-dtype", "gradients=float32", named) or None
 
 
 def work_from(text: str) -> float | None:

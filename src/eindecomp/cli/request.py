@@ -17,6 +17,7 @@ from eindecomp.cli.options import (
     option,
     pin_from,
     read,
+    reduce_types_from,
     strategy_from,
     strategy_names,
     tie_from,
@@ -24,6 +25,7 @@ from eindecomp.cli.options import (
 )
 from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.reduce_types import ROLES
 from eindecomp.planner.costs.presets import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
@@ -150,6 +152,22 @@ class Request:
             "many bytes as planned), or rows (only those, at most as many)",
         ),
     ] = "whole"
+    pending: Annotated[
+        bool,
+        _option(
+            None,
+            "whether partial results may stay where they are until they are needed combined",
+            "--pending/--no-pending",
+        ),
+    ] = True
+    reduce_dtype: Annotated[
+        list[str] | None,
+        _option(
+            "TYPE",
+            "the type in which partial results travel, such as bfloat16, or by tensor or role: "
+            f"Z=float16; roles are {', '.join(ROLES)}; repeat it for several",
+        ),
+    ] = None
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
     def plan(self, graph: Graph, *, keep_on_interrupt: bool = True) -> Plan:
@@ -174,6 +192,8 @@ class Request:
                 work=work_from(self.work),
                 pieces=self.pieces,
                 lookups=self.lookups,
+                pending=self.pending,
+                reduce_dtype=reduce_types_from(self.reduce_dtype or ()),
                 time_limit=self.time,
                 on_event=on_event,
                 keep_on_interrupt=keep_on_interrupt,

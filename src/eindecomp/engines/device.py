@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from eindecomp.engines.row_masks import RowMask, named_in
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
-from eindecomp.kernels.library import KernelLibrary
+from eindecomp.kernels.library import KernelLibrary, TileKernel
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume, within
 from eindecomp.layout.tiling import box_on
 from eindecomp.planner.costs.named_rows import NUMBER
 from eindecomp.tra.program.device_row import DeviceStep
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import Compute, Generate, MovedRows, ReduceScatter
+from eindecomp.tra.program.steps import Compute, Generate, Move, MovedRows, ReduceScatter
 
 
 class Peer(Protocol):
@@ -69,17 +69,27 @@ class Device:
 
     def generate(self, own: DeviceStep) -> None:
         """Make the device's block of a fill."""
-        step, graph = own.step, self.program.graph
+        step = own.step
         assert isinstance(step, Generate)  # noqa: S101
-        op = graph[self.program.buffers[step.into].tensor].op
+        self._fill(step.into, self.program.buffers[step.into].tensor)
+
+    def make_room(self, own: DeviceStep) -> HeldBlock:
+        """Make the block that a move fills; with the identity in it, where nothing comes."""
+        step = own.step
+        assert isinstance(step, Move)  # noqa: S101
+        return self._fill(step.into, step.identity) if own.is_identity else self.allocate(step.into)
+
+    def _fill(self, into: int, name: str) -> HeldBlock:
+        held, graph = self.allocate(into), self.program.graph
+        op = graph[name].op
         assert isinstance(op, Fill)  # noqa: S101
-        held = self.allocate(step.into)
-        self.library.fill(op, held.arrays[0], own.box, self.scalars, graph.scalars)
+        self.library.fill(op, held.arrays[0], held.box, self.scalars, graph.scalars)
         held.arrived = None
+        return held
 
     def compute(self, own: DeviceStep) -> None:
         """Call the kernel of a vertex for the device's tile."""
-        step, graph = own.step, self.program.graph
+        step = own.step
         assert isinstance(step, Compute)  # noqa: S101
         operands = [
             None if read is None or box is None else self.read(read.buffer, box)[0]
@@ -87,7 +97,7 @@ class Device:
         ]
         held = self.allocate(step.into)
         out = held.arrays
-        kernel, scalars = self.library.kernel(graph, graph[step.vertex]), [*self.scalars.values()]
+        kernel, scalars = self._kernel(step), [*self.scalars.values()]
         if step.is_partial:
             kernel.partial(operands, out, scalars)
         else:
@@ -105,7 +115,9 @@ class Device:
         home = self.allocate(step.into)
         if not volume(own.box):
             return
-        kernel = self.library.kernel(self.program.graph, self.program.graph[step.vertex])
+        kernel = self._kernel(step)
+        if self.program.buffers[step.source].types != kernel.state:
+            parts = (self._widened(kernel, part) for part in parts)
         parts = iter(parts)
         total = next(parts)
         for part in parts:
@@ -114,6 +126,17 @@ class Device:
         kernel.finish(total, home.arrays[0][within(own.box, home.box)])
         self._note(home, own.box)
         self._drop(total)
+
+    def _widened(self, kernel: TileKernel, part: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A part that has travelled in a smaller type, in that in which parts accumulate."""
+        state = tuple(self.library.empty(part[0].shape, of) for of in kernel.state)
+        self._grow(sum(array.nbytes for array in state))
+        kernel.partial(part, state, [*self.scalars.values()])
+        self._drop(part)
+        return state
+
+    def _kernel(self, step: Compute | ReduceScatter) -> TileKernel:
+        return self.library.kernel(self.program.graph, self.program.computed_by(step))
 
     # What it holds
 

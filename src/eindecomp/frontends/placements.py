@@ -25,7 +25,7 @@ from eindecomp.errors import PlanError
 from eindecomp.frontends.input_names import qualified
 from eindecomp.frontends.tensor_parallel import tp_plan
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.layout.cut import Axes, Cut, Span, is_plain, pieces_by
+from eindecomp.layout.cut import Axes, Cut, Span, bits_of, combined, is_plain, pending_in, pieces_by
 from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.plan import Plan
@@ -54,13 +54,25 @@ def vertex_cuts(plan: Plan) -> dict[str, VertexCuts]:
         view = view_of(plan.graph, plan.graph[name])
         choice = decided_choices(view, plan.mesh, decision)
         summed = summed_axes(view, decision.assignment)
+        summed |= sum(bits_of(wait.axes) for wait in decision.waits)
+        sources = zip(plan.graph[name].inputs, choice.reads, strict=True)
         cuts[name] = VertexCuts(
-            tuple(None if need is None else need.cuts[0] for need in choice.reads),
+            tuple(None if need is None else _read(plan, s, need.cuts[0]) for s, need in sources),
             cut_of(view, view.output, decision.assignment),
             tuple(axis for axis in range(len(plan.mesh.sizes)) if summed >> axis & 1),
             decision.home,
         )
     return cuts
+
+
+def _read(plan: Plan, source: str, cut: Cut) -> Cut:
+    """The cut in which a tensor is read, in parts only where it lies so.
+
+    Frameworks have no way to read a whole tensor as if it were in parts.
+    """
+    left = pending_in(plan.decisions[source].home) if source in plan.decisions else None
+    own = combined(cut)
+    return own if left is None or pending_in(cut) is None else (*own, left)
 
 
 def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
@@ -86,14 +98,18 @@ def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
 
 
 def said(
-    plan: Plan, say: Callable[[str, Cut], Said]
+    plan: Plan, say: Callable[[str, Cut], Said | None]
 ) -> tuple[dict[str, tuple[Said, ...]], dict[str, tuple[Said | None, ...]]]:
     """The layouts of tensors and the operands of vertices, each cut as `say` says it.
 
-    An operand whose elements are never read is None.
+    An operand whose elements are never read is None. A tensor of whose layout `say` has nothing to
+    say is left out.
     """
+    told = {name: [say(name, cut) for cut in cuts] for name, cuts in layouts_of(plan).items()}
     layouts = {
-        name: tuple(say(name, cut) for cut in cuts) for name, cuts in layouts_of(plan).items()
+        name: tuple(each for each in own if each is not None)
+        for name, own in told.items()
+        if None not in own
     }
     operands = {
         name: tuple(
@@ -109,10 +125,12 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
     """The least cut without windows and diagonals that has on every device what this one has.
 
     >>> widened((Span((0,), 4, 1, 0, 4), Span((0,), 4, 1, 0, 4), Span((), 2, 1, 3, 5)), (4, 4, 9))
-    (Span(axes=(0,), units=4, scale=1, start=0, stop=4),
-     Span(axes=(), units=4, scale=1, start=0, stop=4),
-     Span(axes=(), units=9, scale=1, start=0, stop=9))
+    (Span(axes=(0,), units=4, scale=1, start=0, stop=4, pending=''),
+     Span(axes=(), units=4, scale=1, start=0, stop=4, pending=''),
+     Span(axes=(), units=9, scale=1, start=0, stop=9, pending=''))
     """
+    if (left := pending_in(cut)) is not None:
+        return (*widened(combined(cut), shape), left)
     if is_plain(cut) and not has_window(cut, shape):
         return cut
     used: set[int] = set()
@@ -240,8 +258,20 @@ class Sharded:
         return f"_StridedShard({self.dim}, split_factor={self.split_factor})"
 
 
-Places = tuple[Sharded | None, ...]
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """Devices along a mesh dimension have parts of the tensor that ⊕ has still to combine."""
+
+    reduce_op: str
+
+    def __str__(self) -> str:
+        return f"Partial({self.reduce_op})"
+
+
+Places = tuple[Sharded | InParts | None, ...]
 """For each dimension of the mesh what it does with a tensor; None where it replicates it."""
+REDUCE_OPS = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
+"""DTensor's words for aggregations; of others it has no parts."""
 
 
 def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
@@ -253,8 +283,12 @@ def placed(mesh: Mesh, cut: Cut, shape: Sequence[int], tensor: str) -> Places:
     >>> [str(each) for each in placed(mesh, (Span((1, 0), 8, 1, 0, 8),), (8,), "X")]
     ['_StridedShard(0, split_factor=4)', 'Shard(0)']
     """
+    left, cut = pending_in(cut), combined(cut)
     _check_plain(cut, shape, tensor)
-    places: list[Sharded | None] = [None for _ in mesh.sizes]
+    places: list[Sharded | InParts | None] = [None for _ in mesh.sizes]
+    if left is not None and left.pending in REDUCE_OPS:
+        for axis in left.axes:
+            places[axis] = InParts(REDUCE_OPS[left.pending])
     for dim, span in enumerate(cut):
         for k, axis in enumerate(span.axes):
             outer_but_later = [a for a in span.axes[:k] if a > axis]
@@ -332,6 +366,8 @@ def exported(plan: Plan, to: Target, *, fewest: bool = False) -> dict[str, Any]:
     words: dict[str, list[Any]] = {}
     for name, cuts in layouts_of(plan).items():
         shape = plan.graph[name].shape
+        if to == "jax" and pending_in(cuts[0]) is not None:
+            continue  # JAX has no name for a tensor in parts
         if to == "jax":
             words[name] = [partition_spec(on.mesh, cut, shape, name) for cut in cuts]
         else:

@@ -54,6 +54,8 @@ class Vertex:
         inputs: The vertices that it reads, such as `("X", "Y")`.
         shape: Its sizes, such as `(100, 50)`.
         dtype: The type of its items, such as `float32`.
+        reduce_dtype: The type in which partial results of it travel, such as `bfloat16`; None for
+            that in which they accumulate.
 
     Examples:
         >>> import eindecomp as ed
@@ -66,6 +68,7 @@ class Vertex:
     inputs: tuple[str, ...]
     shape: Shape
     dtype: DType
+    reduce_dtype: DType | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "tensor")

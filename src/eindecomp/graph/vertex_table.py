@@ -275,6 +275,8 @@ class VertexTable:
     def append(self, vertex: Vertex) -> Vertex:
         """Add a finished vertex, after checking it against its inputs.
 
+        It may have the type in which its values accumulate, or partial results of it travel.
+
         Args:
             vertex: One of another graph, such as `other["Z"]`.
         """
@@ -284,7 +286,9 @@ class VertexTable:
         if not isinstance(vertex.op, Input):
             with naming(vertex.name):
                 made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
-            if made != (vertex.shape, vertex.dtype):
+            shape, dtype = made
+            fits = dtypes.widen(vertex.dtype) == dtypes.widen(dtype)
+            if vertex.shape != shape or not (fits or vertex.dtype == vertex.reduce_dtype):
                 raise GraphError(
                     f"{vertex} has shape {vertex.shape} and dtype {vertex.dtype}, but its inputs "
                     f"make it {made[0]} and {made[1]}"

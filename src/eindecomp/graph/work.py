@@ -203,7 +203,7 @@ def calls_of(exprs: Iterable[Expr]) -> list[Call]:
 
 
 def state_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
-    """The types of one partial result of a vertex: one number, or a tuple of them.
+    """The types in which one partial result of a vertex is accumulated: one, or several of a tuple.
 
     Low precision is rounded once, after the last sum: until then it is float32.
     """
@@ -215,9 +215,25 @@ def state_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
     return _state_types(op, types, tuple(graph.scalars.items()))
 
 
-def state_bytes(graph: Graph, vertex: Vertex) -> int:
-    """The bytes of one partial result: what travels where several devices sum."""
-    return sum(dtype.itemsize for dtype in state_types(graph, vertex))
+def partial_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
+    """The types of one partial result as it is held, and travels where several devices sum."""
+    narrow = vertex.reduce_dtype
+    return state_types(graph, vertex) if narrow is None else (narrow,)
+
+
+def partial_bytes(graph: Graph, vertex: Vertex) -> int:
+    """The bytes of one partial result."""
+    return sum(dtype.itemsize for dtype in partial_types(graph, vertex))
+
+
+def reducing_bytes(graph: Graph, vertex: Vertex, parts: tuple[DType, ...]) -> int:
+    """The bytes on which combining parts of these types works: the sum so far, and another part.
+
+    What has travelled in a smaller type is brought into that of the sum first.
+    """
+    wide = state_types(graph, vertex)
+    rounded = () if parts == wide else parts
+    return sum(dtype.itemsize for dtype in (*wide, *wide, *rounded))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -3,15 +3,19 @@
 A *cut* of a tensor has one `Span` per dimension, naming the mesh axes that cut it, outermost first:
 the axes nest in any order. Where pieces begin and end is the mesh's rule, told in `mesh.py`; the
 pieces of a finer cut lie inside those of the coarser.
+
+Along some axes devices may hold partial results that ⊕ has still to combine: the tensor is
+*pending* there. Then a last span, of no dimension, has these axes: the partial results lie side by
+side along it, one on each device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +38,8 @@ class Span(NamedTuple):
     scale: int
     start: int
     stop: int
+    pending: str = ""
+    """Of a last span that is of no dimension: the ⊕ that combines the partial results along it."""
 
 
 Cut = tuple[Span, ...]
@@ -43,6 +49,26 @@ def span_of(dim: Dim, axes: Axes = ()) -> Span:
     """The span of a dimension that these axes cut."""
     units = (dim.stop - dim.start) // dim.scale
     return Span(axes, units, dim.scale, dim.start, dim.stop)
+
+
+def pending_span(mesh: Mesh, axes: Iterable[int], agg: str) -> Span:
+    """The span of partial results that ⊕ combines over these axes."""
+    ordered = tuple(sorted(axes))
+    parts = pieces_by(mesh, ordered)
+    return Span(ordered, parts, 1, 0, parts, agg)
+
+
+def pending_in(cut: Cut) -> Span | None:
+    """The span of partial results, if there is one."""
+    return cut[-1] if cut and cut[-1].pending else None
+
+
+def combined(cut: Any) -> Any:
+    """The spans of dimensions alone: the same cut of the whole tensor.
+
+    Numbers of pieces are cuts, too, in `planner/space/pieces.py`.
+    """
+    return cut[:-1] if cut and cut[-1].pending else cut
 
 
 def bits_of(axes: Axes) -> int:

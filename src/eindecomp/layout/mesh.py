@@ -153,6 +153,14 @@ def _prime_factors(number: int) -> tuple[int, ...]:
     return tuple(factors)
 
 
+def products_of(sizes: Sequence[int]) -> list[int]:
+    """Into how many pieces some of these axes can cut."""
+    products = {1}
+    for size in sizes:
+        products |= {size * each for each in products}
+    return sorted(products)
+
+
 def can_cut(rule: str, units: Any, parts: Any) -> Any:
     """Whether units can be cut into so many parts: numbers, or arrays of them.
 

@@ -87,28 +87,29 @@ def volumes(mesh: Mesh, cut: Cut) -> Ints:
     return elements
 
 
-def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+def overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], first: int = 0) -> Ints:
     """The elements that each device needs and holds already, summed: a table held × needed.
 
-    Do not change it: equal layers of a model share small tables.
+    Of devices that differ along the axes `first` only the first one counts; these axes cut nothing
+    of what is needed. Do not change the table: equal layers of a model share small ones.
     """
     if len(held) * len(needed) <= _SMALL:
-        return _small_overlaps(mesh, tuple(held), tuple(needed))
-    return _counted_overlaps(mesh, held, needed)
+        return _small_overlaps(mesh, tuple(held), tuple(needed), first)
+    return _counted_overlaps(mesh, held, needed, first)
 
 
 @lru_cache(maxsize=1 << 11)
-def _small_overlaps(mesh: Mesh, held: tuple[Cut, ...], needed: tuple[Cut, ...]) -> Ints:
-    table = _counted_overlaps(mesh, held, needed)
+def _small_overlaps(mesh: Mesh, held: tuple[Cut, ...], needed: tuple[Cut, ...], first: int) -> Ints:
+    table = _counted_overlaps(mesh, held, needed, first)
     table.flags.writeable = False
     return table
 
 
-def _counted_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
+def _counted_overlaps(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], first: int) -> Ints:
     if mesh.devices > _COUNTED and (digits := aligned_overlaps(mesh, held, needed)) is not None:
-        return digits
+        return digits // parts_of(mesh, first)  # equal coordinates are as often 0 as anything else
     shared_in_all = np.zeros((len(held), len(needed)), dtype=np.int64)
-    for rows, shared, _ in _shared(mesh, held, needed):
+    for rows, shared, _ in _shared(mesh, held, needed, first):
         shared_in_all[rows] += shared.sum(axis=2)
     return shared_in_all
 
@@ -193,11 +194,11 @@ def copied(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
 
 
 def _shared(
-    mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]
+    mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], first: int = 0
 ) -> Iterator[tuple[slice, Ints, Ints]]:
     """What devices need and hold, held × needed × devices, and what they need, a portion at a time.
 
-    A portion is some rows of some of the devices.
+    A portion is some rows of some of the devices: all, or those that are `first` along some axes.
     """
     if not held or not needed:
         return
@@ -207,12 +208,13 @@ def _shared(
     for ours, theirs in zip(zip(*held, strict=True), zip(*needed, strict=True), strict=True):
         (own, of_held), (other, of_needed) = _distinct(ours), _distinct(theirs)
         sides.append((_ends(mesh, own), _ends(mesh, other), of_held, of_needed))
-    step = max(1, min(mesh.devices, _CELLS // len(needed)))
+    devices = first_along(mesh, first)
+    step = max(1, min(len(devices), _CELLS // len(needed)))
     rows = max(1, _CELLS // (len(needed) * step))
-    for first in range(0, mesh.devices, step):
-        some = slice(first, min(first + step, mesh.devices))
+    for begin in range(0, len(devices), step):
+        some = devices[begin : begin + step]
         shared: list[Ints] = []
-        wanted = np.ones((len(needed), some.stop - first), dtype=np.int64)
+        wanted = np.ones((len(needed), len(some)), dtype=np.int64)
         for ours, theirs, _, of_needed in sides:
             low, high, low2, high2 = (end[:, some] for end in (*ours, *theirs))
             both = np.minimum(high[:, None], high2[None]) - np.maximum(low[:, None], low2[None])
@@ -246,9 +248,20 @@ def _distinct(spans: Sequence[Span]) -> tuple[list[Span], Ints]:
     return list(index), np.array(places, dtype=np.int64)
 
 
-def moved(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut]) -> Ints:
-    """The elements that devices must receive in all: a table held × needed."""
-    return totals(mesh, needed)[None] - overlaps(mesh, held, needed)
+def first_along(mesh: Mesh, axes: int) -> Ints:
+    """The devices whose coordinates along some axes, given as bits, are all 0."""
+    along = [axis for axis in range(len(mesh.sizes)) if axes >> axis & 1]
+    return np.flatnonzero((mesh.coordinates[along] == 0).all(axis=0))
+
+
+def moved(mesh: Mesh, held: Sequence[Cut], needed: Sequence[Cut], first: int = 0) -> Ints:
+    """The elements that devices must receive in all: a table held × needed.
+
+    Of devices that differ along the axes `first`, which cut nothing of what is needed, only the
+    first one needs anything.
+    """
+    wanted = totals(mesh, needed)[None] // parts_of(mesh, first)
+    return wanted - overlaps(mesh, held, needed, first)
 
 
 def lacking(mesh: Mesh, held: Cut, needed: Cut) -> Ints:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,9 +74,21 @@ class NamedRows:
         return tuple(d for d in range(len(self.dims)) if d not in self.across)
 
 
+class Way(NamedTuple):
+    """Operands that a vertex can read together in parts, before ⊕ has combined them."""
+
+    operands: tuple[int, ...]
+    agg: str
+    """The name of ⊕."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """The labels that can be cut with their sizes, and the dimensions that carry them."""
+    """The labels that can be cut with their sizes, and the dimensions that carry them.
+
+    Ways to read operands in parts are labels that no dimension carries, behind all others: axes
+    given to one cut nothing. Their sizes are the most devices that may do that.
+    """
 
     labels: Labels
     sizes: tuple[int, ...]
@@ -84,10 +97,36 @@ class View:
     output: Dims
     named: NamedRows | None = None
     """For a lookup or a scatter, the rows that its index names."""
+    ways: tuple[Way, ...] = ()
+    stays: str = ""
+    """The ⊕ of the result's parts, if the result may stay pending."""
+
+    @property
+    def cut_labels(self) -> Labels:
+        """The labels that cut something."""
+        return self.labels[: len(self.labels) - len(self.ways)]
+
+    @property
+    def cut_sizes(self) -> tuple[int, ...]:
+        """Their sizes."""
+        return self.sizes[: len(self.labels) - len(self.ways)]
+
+    @property
+    def way_sizes(self) -> tuple[int, ...]:
+        """The most devices that may read parts in each way."""
+        return self.sizes[len(self.labels) - len(self.ways) :]
+
+    def waiting(self, ways: tuple[Way, ...], most: int, stays: str) -> View:
+        """The same with ways to read operands in parts, among so many devices at most."""
+        labels = tuple(f"⊕{i}" for i in range(len(ways)))
+        sizes = (*self.cut_sizes, *[most] * len(ways))
+        return replace(
+            self, labels=(*self.cut_labels, *labels), sizes=sizes, ways=ways, stays=stays
+        )
 
     @property
     def aggregated(self) -> tuple[int, ...]:
-        """Which labels are not in the output."""
+        """Which labels are not in the output, those of ways among them."""
         kept = {dim.label for dim in self.output}
         return tuple(i for i, label in enumerate(self.labels) if label not in kept)
 

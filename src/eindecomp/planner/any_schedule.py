@@ -18,7 +18,7 @@ import numpy as np
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
+from eindecomp.graph.work import partial_bytes
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Call, Expr, used_args
@@ -170,7 +170,7 @@ def contraction_of(graph: Graph, vertex: Vertex) -> Contraction | None:
         return None
     items = [graph[name].dtype.itemsize for name in vertex.inputs]
     first = (*(vertex.inputs.index(name) for name in vertex.inputs), len(items))
-    return Contraction(view.sizes, tensors, (*items, state_bytes(graph, vertex)), first)
+    return Contraction(view.sizes, tensors, (*items, partial_bytes(graph, vertex)), first)
 
 
 def _factors(join: Expr) -> Iterator[Expr]:

@@ -43,6 +43,7 @@ FEWER_GAIN = 0.05  # what one must save to be told
 RELAX_SHARES = 0.45, 0.8  # the relaxed problem, at most, and of what the first starts have left
 RELAX_LEVELS_SHARES = 0.6, 0.5  # the same with several kinds of links
 RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
+ALONE_SECONDS = 0.3  # every vertex alone, where there was no time for that
 EXACT_SHARE = 0.8  # of the relaxed problem: folding layers before its tables are split
 SEARCH_SHARE = 0.85  # the search, where strategies are searched afterwards
 ENDING_SECONDS = 2e-4  # for each vertex: what the plan costs, part by part
@@ -67,6 +68,7 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 # Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
+FIRST_AXES_SHARE, FIRST_AXES_SECONDS = 0.5, 2.0  # a plan, one axis at a time; at least
 FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
 FIRST_COMBINED_SHARE = 0.4  # improving the best of those by what its neighbours suggest
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left

@@ -18,9 +18,10 @@ from eindecomp.errors import EinDecompError, InfeasibleError, PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.orders import Contraction, Order, one_of_each
+from eindecomp.graph.reduce_types import with_reduce_types
 from eindecomp.graph.rewrites.merge_products import Merged, merge_products, merged_products
 from eindecomp.graph.rewrites.order_contractions import order_as
-from eindecomp.graph.rewrites.rewrite import AFTER_ORDER, BEFORE_ORDER
+from eindecomp.graph.rewrites.rewrite import BEFORE_ORDER, after_order
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg
@@ -46,8 +47,9 @@ def minimize_with_order(graph: Graph, options: Options, work: float | None) -> C
         return minimize_movement(options)
     limit = inf if options.objective == "time" else work
     rules = options.rules
-    keep = {*rules.pinned, *rules.tie, *rules.tie.values()}
-    contractions = Contractions.of(graph, options.graph, keep, limit)
+    keep = {*rules.pinned, *rules.tie, *rules.tie.values(), *options.reduce_types}
+    pending = options.pending
+    contractions = Contractions.of(graph, options.graph, keep, limit, keeps_sums=pending)
     if not contractions.orderings:
         return minimize_movement(options)
     search = _OrderSearch(options, contractions)
@@ -227,7 +229,9 @@ class _OrderSearch:
         """What is asked of one state; None if it cannot be cut within the limit on work."""
         named = zip(self.contractions.orderings, state, strict=True)
         graph, most = self.contractions.ordered({own.name: order for own, order in named})
-        exact = self.options.solver == "exact"
+        exact, asked = self.options.solver == "exact", self.options
+        if graph is not asked.graph:
+            graph = with_reduce_types(graph, asked.reduce_types, asked.rules.tie)
         options = replace(
             self.options,
             graph=graph,
@@ -314,9 +318,18 @@ class Contractions:
     prepared: Graph
     products: Mapping[str, Merged]
     orderings: tuple[Ordering, ...]
+    keeps_sums: bool = False
 
     @classmethod
-    def of(cls, graph: Graph, written: Graph, keep: Collection[str], work: float) -> Contractions:
+    def of(
+        cls,
+        graph: Graph,
+        written: Graph,
+        keep: Collection[str],
+        work: float,
+        *,
+        keeps_sums: bool = False,
+    ) -> Contractions:
         """What a graph contracts, within a limit on work; `keep` are tensors with an own home."""
         small = len(graph.vertices) - len(graph.inputs) <= budgets.MERGED_VERTICES
         has_products = any(
@@ -330,7 +343,7 @@ class Contractions:
             prepared = run(prepared)
         products = merged_products(prepared, keep if small else prepared.vertices)
         orderings = (_ordering(name, own, prepared, keep, work) for name, own in products.items())
-        return cls(written, prepared, products, tuple(orderings))
+        return cls(written, prepared, products, tuple(orderings), keeps_sums)
 
     @property
     def different(self) -> int:
@@ -353,8 +366,7 @@ class Contractions:
             return self.written, {}
         merged = merge_products(self.prepared, {name: self.products[name] for name in changed})
         graph, made = order_as(merged, {name: orders[name] for name in changed})
-        for run in AFTER_ORDER:
-            graph = run(graph)
+        graph = after_order(graph, keeps_sums=self.keeps_sums)
         most: dict[str, float] = {}
         for name, ordering in changed.items():
             limits = ordering.limits(orders[name])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.layout.mesh import BALANCED, WHOLE
 from eindecomp.layout.view import planned_views
@@ -56,6 +57,8 @@ def plan(
     work: float | None = 1.2,
     pieces: str = BALANCED,
     lookups: str = WHOLE,
+    pending: bool = True,
+    reduce_dtype: str | Mapping[str, str] | None = None,
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -98,6 +101,11 @@ def plan(
         lookups: What moves where an index names rows of a table: `"whole"` blocks of it, so that
             what moves is exact, or only those `"rows"`, so that bytes are a worst case and at most
             so many move. Engines "apart", "threads", "torch" and, on hosts, "spmd" run such plans.
+        pending: Whether results may stay in parts, such as the partial sums of several devices,
+            where all their readers can read them so: `False` combines the parts of each at once.
+        reduce_dtype: The type in which partial results travel where that is smaller than the one
+            they accumulate in: `"bfloat16"`, or by tensor or role, such as `{"activations":
+            "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
@@ -128,10 +136,13 @@ def plan(
     check_work(work)
     described = described_machine(objective, machine, devices, mesh)
     laid_out = mesh_of(devices, mesh, described, pieces, lookups)
-    planned = rewritten(graph) if rewrite else graph
+    pending = pending and laid_out.devices > 1 and objective in ("bytes", "time")
+    planned = rewritten(graph, keeps_sums=pending) if rewrite else graph
     check_countable(planned, laid_out)
+    types = reduce_types(planned, reduce_dtype, graph)
     # The paper's bound knows no layouts: there the graph's ties have no meaning.
     ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
+    planned = with_reduce_types(planned, types, ties)
     rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
     restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
     if restriction is not None:
@@ -148,7 +159,8 @@ def plan(
             machine=described,
             memory=None if memory is None else parse_bytes(memory),
             time_limit=max(started + time_limit - planning_time(), 0),
-            on_event=follow,
+            on_event=follow, work=limit, pending=pending,
+            reduce_types=types,
         )  # fmt: skip
         if objective == "bound":
             chosen = minimize_bound(options)
@@ -163,7 +175,8 @@ def plan(
         chosen.costs, min(bound, total),
         strategy=strategy_form(strategy),
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
-        work=None if chosen.orders is None else work, orders=chosen.orders, solver=solver,
+        work=None if chosen.orders is None else work, orders=chosen.orders, pending=chosen.pending,
+        reduce_dtype=types, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Plans for objectives "bytes" and "time": mesh axes for every vertex, a home for every result.
 
-Where one elimination cannot choose all axes, the search begins with what named strategies lead to:
-they leave little to choose, so that numbers of pieces, or one axis at a time, are chosen soon.
+Where one elimination cannot choose all axes, the search begins with one axis at a time, and with
+what named strategies lead to: they leave little to choose, so that pieces are found soon.
 State couples the beginning of a step with its end, which a search from nothing has to consider at
 once.
 """
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from math import inf
-from typing import NamedTuple
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
@@ -49,7 +48,8 @@ from eindecomp.planner.search.search import (
     solve,
 )
 from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little
-from eindecomp.planner.space.choices import Choices, decided_choices, parts_by_label
+from eindecomp.planner.space.choices import Choices, decided_choices, outward, parts_by_label
+from eindecomp.planner.space.pending import waiting_of
 from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
@@ -77,8 +77,12 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
     starts = Starts(search)
-    starts.begin(deadline)
+    is_free = search.restriction is None
+    if is_free:
+        starts.begin(deadline)
     relaxed = starts.relaxed = relaxed_of(search, _relax_seconds(search, deadline))
+    if not (is_free or relaxed.pieces):
+        starts.begin(deadline)
     first: Outcome | None = None
     if (
         options.rules.tie
@@ -97,13 +101,17 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     if options.restriction is None and is_open(outcome.cost, outcome.bound):
         outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
-    decisions = {name: outcome.decisions[name] for name in views}
+    decisions = {
+        name: outward(search.rules.view_of(graph, graph[name]), outcome.decisions[name])
+        for name in views
+    }
     costs = decided_cost(graph, price, decisions, outcome.given)
     if options.solver == "exact" and outcome.bound < costs.total * (1 - budgets.ROUNDING):
         raise unproved(costs.total, outcome.bound)
     parts = {name: parts_by_label(view, mesh, decisions[name]) for name, view in views.items()}
     given, bound, method = outcome.given, outcome.bound, outcome.method
-    return Chosen(graph, parts, decisions, given, costs, bound, method)
+    pending = bool(search.rules.waiting)
+    return Chosen(graph, parts, decisions, given, costs, bound, method, pending=pending)
 
 
 def _relax_seconds(search: Search, deadline: float) -> float:
@@ -118,8 +126,14 @@ def _relax_seconds(search: Search, deadline: float) -> float:
 def search_of(options: Options) -> Search:
     """The search for what is asked of a plan."""
     price = price_of(options.objective, options.mesh, options.machine)
+    graph, rules = options.graph, options.rules
+    if options.pending:
+        kept = {v.name for v in graph.outputs} | {*rules.tie.values(), *rules.pinned}
+        work = inf if options.objective == "time" else options.work or 1.0
+        waiting = waiting_of(graph, kept, options.mesh, work)
+        rules = replace(rules, waiting=waiting)
     return Search(
-        options.graph, price, options.rules, options.restriction,
+        graph, price, rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,
         close=budgets.CLOSE if options.solver != "exact" and _is_seldom_met(price) else 0.0,
         started=planning_time(), on_event=options.on_event,
@@ -168,7 +182,7 @@ def _chosen(
     return first
 
 
-_COMBINED = "combined"  # the name of a plan that no single strategy leads to
+_AXES, _COMBINED = "", "combined"  # the names of plans that no other strategy leads to
 
 
 @dataclass
@@ -197,24 +211,30 @@ class Starts:
         return first | dict(sorted(others.items(), key=lambda each: _ways(each[1])))
 
     def begin(self, deadline: float) -> None:
-        """Find those of the first strategies, where the relaxed problem may take long.
+        """Find a plan one axis at a time, those of the first strategies, and what these lead to.
 
-        Where it takes long under these, too, what the best of them leads to is found before it. In
-        seconds it takes far longer than all strategies.
+        The first takes about a second on any number of devices, and is better than most strategies,
+        which only restrict it. The relaxed problem may take long, in seconds longer than all that.
         """
-        search = self.search
-        is_limited = search.memory is not None or bool(search.loose or search.rules.pinned)
-        if not is_limited and search.restriction is None and not is_small(search):
-            until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
+        search = replace(self.search, deadline=deadline)
+        if is_small(search):
+            return
+        until = planning_time() + budgets.FIRST_AXES_SECONDS
+        until = max(part_of_time(deadline, budgets.FIRST_AXES_SHARE), until)
+        with suppress(UnsolvedError, PlanError):
+            plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
+            self.plans[_AXES] = replace(plan, bound=0)
+        is_free = search.restriction is None and not search.rules.pinned
+        if is_free and search.memory is None and not search.loose:
             is_plain = isinstance(search.price, PriceInBytes)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
-            starts = list(_starts(first, until, needed=False))
-            self.plans |= {start.name: start.plan for start in starts}
-            if starts and not any(start.is_easy for start in starts):
-                hurried = search.hurried(budgets.FIRST_COMBINED_SHARE, deadline)
-                best = min(self.plans.values(), key=lambda each: each.rank)
-                for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
-                    self.plans[_COMBINED] = plan
+            until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
+            self.plans |= _starts(first, until, needed=False)
+        if self.plans and search.memory is None and not search.loose:
+            hurried = search.hurried(budgets.FIRST_COMBINED_SHARE)
+            best = min(self.plans.values(), key=lambda each: each.rank)
+            for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
+                self.plans[_COMBINED] = plan
 
     def found(self, deadline: float) -> Iterable[Outcome]:
         """All those that are found in a part of the time."""
@@ -227,8 +247,7 @@ class Starts:
             needed = search.memory is not None or bool(search.loose)
             others = {name: own for name, own in self.named.items() if name not in self.plans}
             relaxes = search.restriction is None or not isinstance(search.price, PriceInBytes)
-            starts = _starts(others, until, needed=needed, relaxes=relaxes)
-            self.plans |= {start.name: start.plan for start in starts}
+            self.plans |= _starts(others, until, needed=needed, relaxes=relaxes)
         return self.plans.values()
 
 
@@ -244,13 +263,14 @@ def _improve_strategies(
     plan like any other.
     """
     best = outcome
-    for name, _ in sorted(starts.plans.items(), key=lambda each: each[1].rank):
+    for name, plan in sorted(starts.plans.items(), key=lambda each: each[1].rank):
         left = part_of_time(deadline, budgets.STRATEGY_SHARE) - planning_time()
         if is_enough(search, best.cost, best.bound) or left < budgets.STRATEGY_SECONDS:
             break
         search.tell(name, best.cost)
         with suppress(UnsolvedError, PlanError):
-            other = choose(starts.named.get(name, search), Relaxed(outcome.bound), left)
+            named = starts.named.get(name, search)
+            other = choose(named, Relaxed(outcome.bound), left, known=[plan])
             best = min(best, replace(other, bound=outcome.bound), key=lambda each: each.rank)
     return best
 
@@ -264,7 +284,7 @@ def start_from_strategies(search: Search, bound: float, deadline: float) -> Outc
     free = replace(search, memory=None)
     named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
     until = part_of_time(deadline, budgets.STARTS_SHARE)
-    starts = sorted((s.plan for s in _starts(named, until)), key=lambda each: each.rank)
+    starts = sorted(dict(_starts(named, until)).values(), key=lambda each: each.rank)
     if not starts:
         return None
     hurried = replace(free, deadline=part_of_time(deadline, budgets.FITTING_SHARE))
@@ -287,18 +307,9 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
     return best
 
 
-class _Start(NamedTuple):
-    """What a strategy leads to."""
-
-    name: str
-    plan: Outcome
-    is_easy: bool
-    """Whether the relaxed problem under the strategy was solved."""
-
-
 def _starts(
     named: Mapping[str, Search], deadline: float, *, needed: bool = True, relaxes: bool = True
-) -> Iterator[_Start]:
+) -> Iterator[tuple[str, Outcome]]:
     """What strategies lead to while there is time; one of them in any case if that is needed.
 
     `relaxes` says whether relaxed problems are solved for that, which others may have done before.
@@ -310,17 +321,16 @@ def _starts(
         search.tell(name, least)
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
-            plan, is_easy = None, False
+            plan = None
             if relaxes and search.memory is None:
                 left = budgets.START_SHARE * (deadline - planning_time())
                 relaxed = relaxed_of(_in_bytes(search), left)
                 plan = follow(search, relaxed) if relaxed.pieces else None
-                is_easy = relaxed.solved and isinstance(search.price, PriceInBytes)
             if plan is None or (name and is_small(search)):
                 sizes = (len(search.mesh.sizes), 1) if is_small(search) else (1,)
                 other = choose_by_blocks(search, sizes, needed=needed and plan is None)
                 plan = other if plan is None else better(plan, other)
-            yield _Start(name, replace(plan, bound=0), is_easy)
+            yield name, replace(plan, bound=0)
             least = min(least, plan.cost)
 
 

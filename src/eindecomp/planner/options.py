@@ -13,6 +13,7 @@ from eindecomp.errors import PlanError, suggest
 from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
+from eindecomp.graph.reduce_types import ReduceTypes
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cores import cores
 from eindecomp.layout.mesh import BALANCED, EVEN, LOOKUPS, PIECES, WHOLE, Mesh, can_cut, is_whole
@@ -49,6 +50,11 @@ class Options:
     memory: int | None
     time_limit: float
     on_event: Callable[[Progress], None] | None
+    work: float | None = None
+    """How many times their operations contractions may take that read parts; None if none may."""
+    pending: bool = False
+    """Whether results may stay pending."""
+    reduce_types: ReduceTypes = field(default_factory=dict[str, str])
 
     @cached_property
     def loose(self) -> frozenset[str]:
@@ -99,6 +105,8 @@ class Chosen:
     bound: float
     method: str
     orders: Orders | None = None
+    pending: bool = False
+    """Whether some results might have stayed pending."""
 
 
 @dataclass(frozen=True, slots=True)

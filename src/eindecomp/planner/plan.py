@@ -58,6 +58,10 @@ class Plan:
             if none was chosen.
         orders: Among which contraction orders that of the graph was chosen, such as
             `orders.considered`; None if it was not.
+        pending: Whether some results might stay in parts, such as `True`; `decisions["Z"].waits`
+            says which operands a vertex reads so.
+        reduce_dtype: In which type partial results travel, by tensor or role, such as `{"all":
+            "bfloat16"}`; none for that in which they accumulate.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
         stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it
@@ -86,6 +90,8 @@ class Plan:
     memory: int | None = None
     work: float | None = None
     orders: Orders | None = None
+    pending: bool = False
+    reduce_dtype: Mapping[str, str] = field(default_factory=dict[str, str])
     solver: str = "auto"
     method: str = ""
     stopped_by: str = field(default="", compare=False)

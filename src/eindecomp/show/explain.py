@@ -33,6 +33,7 @@ from eindecomp.show.words import (
     render,
     short,
     table,
+    travel_words,
 )
 from eindecomp.tra.program.make import program_of
 
@@ -314,6 +315,11 @@ def _space(plan: Plan) -> Iterator[str]:
         yield "at most one extra copy per tensor"
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
         yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
+        if plan.pending:
+            work = "" if plan.work is None else f", contractions within {plan.work:g} × their work"
+            yield f"results in parts where all their readers can read them so{work}"
+    if types := travel_words(plan.reduce_dtype):
+        yield types
     yield _order_words(plan)
     if any(isinstance(vertex.op, Gather | ScatterAdd) for vertex in plan.graph.vertices.values()):
         rows = " or, at worst, a row for each index" * (plan.lookups == ROWS)
@@ -343,7 +349,11 @@ def _order_words(plan: Plan) -> str:
 
 def repeated(plan: Plan) -> str:
     """A sentence on vertices that several devices compute alike, as they cannot be cut further."""
-    names = [name for name, parts in plan.parts.items() if prod(parts.values()) < plan.devices]
+    names = [
+        name
+        for name, parts in plan.parts.items()
+        if prod(parts.values()) < plan.devices and not (plan.pending and plan.decisions[name].waits)
+    ]
     if may_repeat(plan.objective) or not names:
         return ""
     which = names[0] if len(names) == 1 else f"{len(names)} of {len(plan.parts)} vertices"

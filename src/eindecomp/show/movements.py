@@ -6,7 +6,7 @@ one vertex in another way, everything else fixed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
+from eindecomp.graph.work import partial_bytes
 from eindecomp.layout.cut import Cut, bits_of
 from eindecomp.layout.view import Dims, View, view_of
 from eindecomp.planner.costs.cost import Number, aggregate_cost, join_cost
@@ -28,17 +28,18 @@ from eindecomp.planner.minimize_bound import BoundModel
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import (
     Choices,
-    Settled,
     choices,
     decided_choices,
     refined,
     summed_axes,
 )
+from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import WorkLimit, some_parts
 from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
+from eindecomp.solve.problem.arrays import is_infinite
 
 Ints = NDArray[np.int64]
 Portion = tuple[Ints, Any, dict[str, Any]]
@@ -82,9 +83,12 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
                 yield Movement(cost, _fetch_words(plan, row.vertex, maker, k), row.times)
         if row.aggregate:
             view = view_of(plan.graph, plan.graph[row.vertex])
-            ways = cuts({view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated})
+            summed = {view.labels[i]: row.parts[view.labels[i]] for i in view.aggregated}
+            ways = "; ".join(filter(None, [cuts(summed) if summed else "", row.waits]))
             end = "" if plan.objective == "bound" else f"; result layout: {row.home}"
-            what = f"{row.vertex}: partial results over {ways} are reduced{end}"
+            narrow = plan.graph[row.vertex].reduce_dtype
+            how = "reduced" if narrow is None else f"reduced as {narrow}"
+            what = f"{row.vertex}: partial results over {ways} are {how}{end}"
             yield Movement(row.aggregate, what, row.times)
         kept = row.join + row.repartition - fetched
         if row.second is not None and kept > 0:
@@ -314,10 +318,10 @@ def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
     for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
         held = held_cuts(plan, source)
         if reads is not None and held:
-            cost = beyond(fetched_as(price, own, k, held, items[k]).min(axis=0), hides)
+            cost = beyond(_fetched(price, own, k, held, items[k]).min(axis=0), hides)
             is_given = source in plan.given
             fetched[is_given] = fetched[is_given] + cost[:, None]
-    partial = state_bytes(plan.graph, vertex)
+    partial = partial_bytes(plan.graph, vertex)
     scatter = price.reduce_scatter(own, vertex.elements, partial, vertex.dtype.itemsize)
     kept, handed = _handed(plan, name, own.homes, price)
     return {
@@ -347,6 +351,13 @@ def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:
     return plan.given[source].cuts if source in plan.given else ()
 
 
+def _fetched(price: Price, own: Choices, k: int, held: Sequence[Cut], item: int) -> Any:
+    """What operand k costs from each held cut, ∞ where it cannot be had."""
+    costs = fetched_as(price, own, k, held, item)
+    infinite = is_infinite(costs)
+    return np.where(infinite, inf, costs) if infinite.any() else costs
+
+
 def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tuple[Any, Any]:
     """For each home what its second layout costs, if it is worth having, and what readers pay."""
     item = plan.graph[name].dtype.itemsize
@@ -362,8 +373,8 @@ def _handed(plan: Plan, name: str, homes: tuple[Cut, ...], price: Price) -> tupl
         """What readers pay who read the home, or a second layout."""
         total: Any = np.zeros(len(homes), dtype=np.int64)
         for decided, k, _, hides in needs:
-            direct = fetched_as(price, decided, k, homes, item)[:, 0]
-            relayed = [fetched_as(price, decided, k, [second], item)[0] for second in seconds]
+            direct = _fetched(price, decided, k, homes, item)[:, 0]
+            relayed = [_fetched(price, decided, k, [second], item)[0] for second in seconds]
             total = total + beyond(reduce(np.minimum, [direct, *relayed]), hides)
         return total
 

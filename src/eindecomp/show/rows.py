@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import write_vertex
 from eindecomp.layout.cut import pieces_by
 from eindecomp.layout.view import is_planned
 from eindecomp.planner.costs.cost import Number
 from eindecomp.planner.plan import Plan
-from eindecomp.show.words import layout
+from eindecomp.planner.space.choices import Wait
+from eindecomp.show.words import axes_words, layout
 
 _Member = tuple[tuple[str, ...], int | None]
 """The vertices of a box, and the run of repeated blocks that they belong to."""
@@ -43,6 +45,8 @@ class Row:
     compute: Number
     home: str
     second: str | None
+    waits: str = ""
+    """The operands that it reads in parts, and over which axes."""
     times: int = 1
     calls: int = 1
     """Kernel calls for each piece: none for an input."""
@@ -54,8 +58,9 @@ class Row:
 
     @property
     def lies(self) -> str:
-        """The layouts of the result."""
-        return self.home if self.second is None else f"{self.home}; also {self.second}"
+        """The layouts of the result, and what is read in parts for it."""
+        home = self.home if self.second is None else f"{self.home}; also {self.second}"
+        return f"{home}; reads {self.waits}" if self.waits else home
 
 
 def rows_of(plan: Plan) -> list[Row]:
@@ -68,13 +73,24 @@ def _row(plan: Plan, name: str) -> Row:
     vertex, costs, parts = plan.graph[name], plan.costs, parts_of(plan, name)
     is_input = name in plan.given
     lies = plan.given[name] if is_input else plan.decisions[name].layouts
-    pieces = prod(parts.values())
+    pieces, waits = prod(parts.values()), () if is_input else plan.decisions[name].waits
+    computed = pieces * prod(pieces_by(plan.mesh, wait.axes) for wait in waits)
     home, *second = (layout(plan.mesh, vertex.labels, vertex.shape, cut) for cut in lies.cuts)
     return Row(
-        name, write_vertex(vertex), parts, pieces, plan.devices // pieces,
+        name, write_vertex(vertex), parts, computed, plan.devices // computed,
         costs.join.get(name, 0), costs.aggregate.get(name, 0), costs.repartition.get(name, 0),
-        costs.compute.get(name, 0), home, second[0] if second else None, calls=int(not is_input),
+        costs.compute.get(name, 0), home, second[0] if second else None,
+        waits_words(plan, vertex, waits), calls=int(not is_input),
     )  # fmt: skip
+
+
+def waits_words(plan: Plan, vertex: Vertex, waits: Sequence[Wait]) -> str:
+    """Which operands a vertex reads in parts, and over which axes."""
+    return "; ".join(
+        f"{', '.join(dict.fromkeys(vertex.inputs[k] for k in wait.operands))} in parts over "
+        f"{axes_words(plan.mesh, wait.axes)}"
+        for wait in waits
+    )
 
 
 def parts_of(plan: Plan, name: str) -> dict[str, int]:

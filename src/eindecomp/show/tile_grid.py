@@ -16,7 +16,7 @@ from rich.text import Text
 from eindecomp.errors import PlanError, quote
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.boxes import Range
-from eindecomp.layout.cut import Cut, interval
+from eindecomp.layout.cut import Cut, combined, interval
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.planner.plan import Plan
@@ -77,7 +77,7 @@ def _readers_words(names: list[str]) -> str:
 
 def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
     """The tiles of a tensor in one layout."""
-    sides = [interval(mesh, span) for span in cut]
+    sides = [interval(mesh, span) for span in combined(cut)]
     held = np.ones(mesh.devices, dtype=np.bool_)
     for low, high in sides:
         # Where chunks are rounded up, the last devices may have nothing; nothing at all is a tile.

@@ -9,7 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from eindecomp.layout.cut import Cut
+from eindecomp.graph.reduce_types import ALL
+from eindecomp.layout.cut import Cut, combined, pending_in
 from eindecomp.layout.mesh import Mesh
 from eindecomp.planner.comparison import Fewer
 from eindecomp.planner.costs.cost import Number
@@ -180,7 +181,9 @@ def layout(
     """
     words: list[str] = []
     used = {axis for span in cut for axis in span.axes}
-    for label, size, span in zip(labels, shape, cut, strict=True):
+    left = pending_in(cut)
+    pending = pending if left is None else left.axes
+    for label, size, span in zip(labels, shape, combined(cut), strict=True):
         piece = label
         if (span.start, span.stop) != (0, size):
             piece = f"{label} in {span.start}:{span.stop}"
@@ -220,3 +223,11 @@ def render(width: int, *parts: RenderableType) -> str:
         for part in parts:
             console.print(part)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def travel_words(types: Mapping[str, str]) -> str:
+    """In which types partial results travel."""
+    if not types:
+        return ""
+    of = ", ".join(kind if name == ALL else f"{kind} ({name})" for name, kind in types.items())
+    return f"partial results that travel as {of}"

@@ -89,6 +89,12 @@ class Field:
             raise self._not("a short text of printable characters")
         return self.value
 
+    def truth(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self._not("true or false")
+        return self.value
+
     def one_of(self, known: Sequence[str]) -> str:
         """One of several words."""
         if self.value not in known:

@@ -11,21 +11,22 @@ from typing import Any, cast
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
+from eindecomp.graph.parts import Parts, parts_of
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import Cut, Span, pieces_by, span_of
+from eindecomp.layout.cut import Cut, Span, pending_in, pieces_by, span_of
 from eindecomp.layout.mesh import Mesh, can_cut
-from eindecomp.layout.view import Dim, View, is_planned, view_of
+from eindecomp.layout.view import Dim, View, Way, is_planned, view_of
 from eindecomp.planner.options import Orders, check_work
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import (
     Assignment,
     Decision,
     Layouts,
-    Places,
-    Settled,
+    Wait,
     choices,
     summed_axes,
 )
+from eindecomp.planner.space.homes import Places, Settled
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import Pins, agrees
 from eindecomp.planner.space.strategy import AnyStrategy, StrategyForm, strategy_form, strategy_of
@@ -38,11 +39,19 @@ def decision_json(plan: Plan, name: str) -> dict[str, Any]:
     """The decision of a vertex."""
     vertex, decision = plan.graph[name], plan.decisions[name]
     labels = view_of(plan.graph, vertex).labels
+    left = pending_in(decision.home)
     return {
         "assignment": _axes_json(plan.mesh, labels, decision.assignment),
-        "scattered": _axes_json(plan.mesh, vertex.labels, decision.places),
+        "waits": [_wait_json(plan.mesh, wait) for wait in decision.waits],
+        "scattered": _axes_json(plan.mesh, vertex.labels, decision.places[: len(vertex.shape)]),
+        "pending": [plan.mesh.names[axis] for axis in (() if left is None else left.axes)],
         "further": _cut_json(plan.mesh, decision.second),
     }
+
+
+def _wait_json(mesh: Mesh, wait: Wait) -> dict[str, Any]:
+    axes = [mesh.names[axis] for axis in wait.axes]
+    return {"operands": list(wait.operands), "agg": wait.agg, "axes": axes}
 
 
 def layouts_json(mesh: Mesh, lies: Layouts) -> dict[str, Any]:
@@ -119,12 +128,9 @@ def read_orders(graph: Graph, root: Field) -> tuple[float | None, Orders | None]
 
 def _orders(graph: Graph, field: Field) -> Orders:
     field.check_names(("considered", "complete", "most"))
-    complete = field["complete"]
-    if not isinstance(complete.value, bool):
-        raise complete.wrong("must be true or false")
     field["most"].check_names((), "the graph has no vertex", optional=tuple(graph.vertices))
     most = {name: float(limit.number()) for name, limit in field["most"].members()}
-    return Orders(field["considered"].whole(1), complete.value, most)
+    return Orders(field["considered"].whole(1), field["complete"].truth(), most)
 
 
 # Reading decisions
@@ -135,25 +141,51 @@ def read_decisions(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Decision
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
     names = [vertex.name for vertex in planned]
     field.check_names(names, "the graph has no computed vertex")
-    return {vertex.name: _decision(graph, mesh, vertex, field[vertex.name]) for vertex in planned}
+    parts = parts_of(graph)
+    return {
+        vertex.name: _decision(mesh, vertex, view_of(graph, vertex), parts, field[vertex.name])
+        for vertex in planned
+    }
 
 
-def _decision(graph: Graph, mesh: Mesh, vertex: Vertex, field: Field) -> Decision:
-    field.check_names(("assignment", "scattered", "further"))
-    view = view_of(graph, vertex)
-    assignment = _assignment(mesh, view, field["assignment"])
-    places = _places(mesh, vertex, summed_axes(view, assignment), field["scattered"])
-    every = Settled(places, (1 << len(mesh.sizes)) - 1)
-    own = choices(view, mesh, (assignment,), every)
-    if own.places[0, 0] != places:
+def _decision(
+    mesh: Mesh, vertex: Vertex, view: View, parts: Mapping[str, Parts], field: Field
+) -> Decision:
+    field.check_names(("assignment", "waits", "scattered", "pending", "further"))
+    used: set[int] = set()
+    assignment = _assignment(mesh, view, field["assignment"], used)
+    known = parts.get(vertex.name)
+    waits = tuple(_wait(mesh, known, each, used) for each in field["waits"].items())
+    ways = tuple(Way(wait.operands, wait.agg) for wait in waits)
+    own = (*assignment, *(wait.axes for wait in waits))
+    summed = summed_axes(view.waiting(ways, mesh.devices, ""), own)
+    taken: set[int] = set()
+    places = _places(mesh, vertex, summed, field["scattered"], taken)
+    left = _axes(mesh, field["pending"], taken, summed)
+    if left and known is None:
+        raise field["pending"].wrong(f"{vertex} cannot be left in parts")
+    view = view.waiting(ways, mesh.devices, known.agg.name if left and known is not None else "")
+    places = (*places, left) if left else places
+    made = choices(view, mesh, (own,), Settled(places, (1 << len(mesh.sizes)) - 1))
+    if made.places[0, 0] != places:
         raise field["scattered"].wrong(f"{vertex} is too small to be cut like that")
-    return Decision(assignment, places, own.homes[0], _further(mesh, vertex, field["further"]))
+    second = _further(mesh, vertex, field["further"])
+    return Decision(assignment, places, made.homes[0], second, waits)
 
 
-def _assignment(mesh: Mesh, view: View, field: Field) -> Assignment:
+def _wait(mesh: Mesh, known: Parts | None, field: Field, used: set[int]) -> Wait:
+    """Operands that are read in parts, and along which axes."""
+    field.check_names(("operands", "agg", "axes"))
+    operands = tuple(each.whole() for each in field["operands"].items())
+    agg = "" if known is None or known.read is None else known.read.name
+    if known is None or frozenset(operands) not in known.sets or field["agg"].text() != agg:
+        raise field.wrong("these operands cannot be read in parts like that")
+    return Wait(_axes(mesh, field["axes"], used), operands, agg)
+
+
+def _assignment(mesh: Mesh, view: View, field: Field, used: set[int]) -> Assignment:
     """The axes of every label."""
     field.check_names((), "there is no label to cut", optional=view.labels)
-    used: set[int] = set()
     given = {label: _axes(mesh, axes, used) for label, axes in field.members()}
     assignment = tuple(given.get(label, ()) for label in view.labels)
     for label, size, axes in zip(view.labels, view.sizes, assignment, strict=True):
@@ -163,10 +195,9 @@ def _assignment(mesh: Mesh, view: View, field: Field) -> Assignment:
     return assignment
 
 
-def _places(mesh: Mesh, vertex: Vertex, summed: int, field: Field) -> Places:
+def _places(mesh: Mesh, vertex: Vertex, summed: int, field: Field, used: set[int]) -> Places:
     """The summed axes that cut each dimension of the result further; all others replicate it."""
     field.check_names((), f"{vertex} has no label", optional=vertex.labels)
-    used: set[int] = set()
     given = {label: _axes(mesh, axes, used, summed) for label, axes in field.members()}
     return tuple(given.get(label, ()) for label in vertex.labels)
 
@@ -246,6 +277,10 @@ def check_homes(
 ) -> None:
     """Check that inputs have a home if they must, and that pins and ties are kept."""
     read = read_tensors(graph)
+    kept = {v.name for v in graph.outputs} | {*rules.tie.values()}
+    for name in kept & decisions.keys():
+        if pending_in(decisions[name].home) is not None:
+            raise PlanError(f"vertices.{name}: a result that is given back cannot be left in parts")
     for vertex in graph.inputs:
         name = vertex.name
         if name in given and not rules.has_home(vertex):

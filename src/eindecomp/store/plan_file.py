@@ -20,6 +20,7 @@ from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import PlanError
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
 from eindecomp.layout.mesh import LOOKUPS, PIECES, Mesh
@@ -31,6 +32,7 @@ from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.strategy import rules_under
+from eindecomp.solve.problem.arrays import INFINITE
 from eindecomp.store.field import Field, FileFormat
 from eindecomp.store.machine_file import machine_json, plain_json, read_axes, read_machine
 from eindecomp.store.plan_decisions import (
@@ -46,8 +48,8 @@ from eindecomp.store.plan_decisions import (
 
 _FIELDS = (
     "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
-    "work", "orders", "machine", "solver", "method", "stopped_by", "seconds", "cost", "bound",
-    "vertices", "given",
+    "work", "orders", "pending", "reduce_dtype", "machine", "solver", "method", "stopped_by",
+    "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
 PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9
@@ -86,6 +88,8 @@ def to_json(plan: Plan) -> bytes:
         "memory": plan.memory,
         "work": plain_json(plan.work),
         "orders": None if plan.orders is None else asdict(plan.orders),
+        "pending": plan.pending,
+        "reduce_dtype": plan.reduce_dtype,
         "machine": None if plan.machine is None else machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
@@ -113,6 +117,12 @@ def from_json(data: bytes, name: str = "plan") -> Plan:
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
+    tie = {name: result.text() for name, result in root["tie"].members()}
+    ties = checked_ties(graph, tie)
+    with root["reduce_dtype"].named():
+        travels = {name: of.text() for name, of in root["reduce_dtype"].members()}
+        travels = reduce_types(graph, travels)
+    graph = with_reduce_types(graph, travels, ties)
     pieces, lookups = root["pieces"].one_of(PIECES), root["lookups"].one_of(LOOKUPS)
     mesh = replace(Mesh.of_axes(read_axes(root["mesh"])), pieces=pieces, lookups=lookups)
     objective = root["objective"].one_of(OBJECTIVES)
@@ -122,11 +132,9 @@ def _plan(root: Field) -> Plan:
         raise root["machine"].wrong("objective 'time' needs a machine")
     decisions = read_decisions(graph, mesh, root["vertices"])
     pin = read_pin(graph, mesh, root["pin"])
-    tie = {name: result.text() for name, result in root["tie"].members()}
     memory = root["memory"].if_any(Field.whole)
     if objective == "bound" and (pin or tie or memory is not None):
         raise PlanError("pin, tie and memory: objective 'bound' has no layouts")
-    ties = checked_ties(graph, tie)
     rules = LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
     strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     if restriction is not None:
@@ -152,6 +160,8 @@ def _plan(root: Field) -> Plan:
         memory=memory,
         work=work,
         orders=orders,
+        pending=root["pending"].truth(),
+        reduce_dtype=travels,
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),
         stopped_by=root["stopped_by"].one_of(STOPPED_BY),
@@ -169,6 +179,8 @@ def _graph(field: Field) -> Graph:
 def _bound(root: Field, costs: Cost, objective: str) -> int | float:
     """The proved bound, after the stated cost is checked against the decisions."""
     cost, bound = root["cost"].number(), root["bound"].number()
+    if costs.total >= INFINITE:
+        raise root["vertices"].wrong("a vertex reads what does not lie as it needs it")
     rounding = _ROUNDING if objective == "time" else 0
     if not isclose(cost, costs.total, rel_tol=rounding):
         raise root["cost"].wrong(f"is {cost}, but the decisions cost {costs.total}")

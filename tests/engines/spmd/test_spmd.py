@@ -39,6 +39,13 @@ def test_rows_move_as_between_devices_apart(launcher):
 
 @pytest.mark.long
 @every_launcher
+def test_what_waits_gives_what_devices_apart_give(launcher):
+    job = run_job(launcher, 4, "pending.py")
+    assert (job.status, job.out) == (0, "all agree\n"), job.err
+
+
+@pytest.mark.long
+@every_launcher
 def test_tensors_stay_and_move(launcher):
     job = run_job(launcher, 2 if launcher == "torch" else 3, "lifecycle.py")
     assert (job.status, job.out) == (0, "all agree\n"), job.err

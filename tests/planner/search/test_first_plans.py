@@ -26,16 +26,27 @@ output loss
 """
 
 
+def training_step(text: str) -> ed.Graph:
+    graph = ed.parse(text)
+    weights = [vertex.name for vertex in graph.inputs if vertex.name != "X"]
+    return ed.models.training_step(graph, "loss", weights)
+
+
 @pytest.mark.long("sharded")
 @pytest.mark.parametrize("inputs", ["free", "sharded"])
 def test_no_strategy_is_below_a_free_plan(inputs: str) -> None:
-    graph = ed.parse(LAYER)
-    weights = [vertex.name for vertex in graph.inputs if vertex.name != "X"]
-    step = ed.models.training_step(graph, "loss", weights)
+    step = training_step(LAYER)
     options: Any = {"inputs": inputs, "time_limit": 4.0}
     free = ed.plan(step, 64, **options)
     for name in ("data", "zero", "attention", "megatron+zero"):
         assert free.cost <= ed.plan(step, 64, strategy=name, **options).cost, name
+
+
+def test_state_may_leave_outer_axes_to_others() -> None:
+    """Heads are too few for all devices, and their weights lie over the inner axes."""
+    step = training_step(LAYER.replace("h: 8", "h: 4"))
+    options: Any = {"objective": "time", "machine": "h100-servers", "time_limit": 2}
+    assert ed.plan(step, 16, strategy="megatron", inputs="sharded", **options).cost > 0
 
 
 def test_pins_that_say_all_are_a_plan() -> None:

@@ -58,6 +58,13 @@ def test_a_product_is_bounded_in_no_time():
     assert hurried.bound == ed.plan(ed.parse(text), 8, inputs="sharded").cost
 
 
+def test_a_hurried_plan_has_a_bound():
+    lines = ["input X0[i: 64, j: 64]", *(f"input W{k}[j: 64, k: 64]" for k in range(40))]
+    lines += [f"X{k + 1}[i,j] <- sum X{k}[i,k] * W{k}[k,j]" for k in range(40)]
+    plan = ed.plan(ed.parse("\n".join([*lines, "output X40"])), 64, inputs="sharded", time_limit=0)
+    assert 0 < plan.bound <= plan.cost
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_relaxing_with_a_pinned_input_never_passes_the_optimum(seed):
     graph = random_graph(seed, tree=seed % 2 == 0)
@@ -71,7 +78,7 @@ def test_relaxing_with_a_pinned_input_never_passes_the_optimum(seed):
                 found = relaxed(graph, sizes, rules)
                 plan = ed.plan(
                     graph, mesh=dict(zip("abc", sizes, strict=False)), rewrite=False,
-                    pin={given.name: {label: pieces}}, time_limit=20,
+                    pin={given.name: {label: pieces}}, time_limit=20, pending=False,
                 )  # fmt: skip
                 layouts = [tuple(span.axes for span in cut) for cut in rules.pinned[given.name]]
                 least = brute_ordered(graph, sizes, pin={given.name: layouts})

@@ -98,16 +98,14 @@ def test_megatron_all_reduces_twice_a_layer(devices) -> None:
 
 @pytest.mark.parametrize("devices", [4, 8])
 def test_megatron_in_training(devices) -> None:
-    """8 (p - 1) b·s·a for four all-reduces, and three reduce-scatters more.
+    """8 (p - 1) b·s·a for four all-reduces, as Megatron has them.
 
-    Megatron adds the gradients that come back from Q, K and V, and from both halves of the
-    feed-forward net, before it reduces them; a graph has them as vertices of their own, each of
-    which is reduced. Gradients of norms are all-reduced, as in Megatron.
+    The gradients that come back from Q, K and V, and from both halves of the feed-forward net, are
+    added before they are reduced. Gradients of norms are all-reduced.
     """
     made = trained("megatron", devices)
-    split = 3 * (devices - 1) * stream(8)
     norms = 2 * 2 * (devices - 1) * 4 * A
-    assert made.cost == 8 * (devices - 1) * stream(8) + split + norms + loss(devices)
+    assert made.cost == 8 * (devices - 1) * stream(8) + norms + loss(devices)
     assert made.parts["new_WQ0"]["h"] == made.parts["new_W10"]["f"] == devices
 
 
@@ -164,7 +162,7 @@ def test_megatron_and_zero_together() -> None:
     """
     strategy = {"labels": ["h", "f"], "degrees": {"b": 2}, "state": "gathered"}
     made = trained(strategy, 8)
-    tensor = 2 * 11 * (4 - 1) * stream(4)
+    tensor = 2 * 8 * (4 - 1) * stream(4)
     norms = 4 * 2 * A
     zero = 3 * (2 - 1) * (WEIGHTS - norms) + 3 * (8 - 1) * norms
     assert made.cost == tensor + zero + loss(8)

@@ -149,7 +149,7 @@ def test_operands_are_read_from_buffers_that_hold_them(seed, devices, inputs):
     for step in program.steps:
         if not isinstance(step, Compute):
             continue
-        inputs_of = plan.graph[step.vertex].inputs
+        inputs_of = program.computed_by(step).inputs
         for name, read in zip(inputs_of, step.reads, strict=True):
             if read is not None:
                 buffer = program.buffers[read.buffer]

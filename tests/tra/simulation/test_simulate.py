@@ -35,6 +35,7 @@ from eindecomp.tra.program.steps import (
 from eindecomp.tra.simulation.durations import shared_volumes
 from eindecomp.tra.simulation.network import Network, gather_phases, move_phases
 from eindecomp.tra.simulation.simulate import simulate_program
+from pending_plans import CASES
 
 DIRECT, RING = Network("direct", "direct"), Network("ring", "ring")
 seeds = st.integers(0, 2**32)
@@ -100,6 +101,16 @@ def test_links_carry_what_the_plan_moves(seed, mesh, network):
     if network.reduce == "direct":  # rings pass on more to some than rows say, and less to others
         rows = [program.on(device).received for device in range(program.devices)]
         assert np.broadcast_to(received, program.devices).tolist() == rows
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_links_carry_what_waits(case):
+    program = program_of(CASES[case]({"n": 2, "a": 3}))
+    found = simulate_program(program, machine(), DIRECT, overlap=1)
+    assert found.bytes_moved == program.moved
+    received = sum(level.received for level in found.levels)
+    rows = [program.on(device).received for device in range(program.devices)]
+    assert np.broadcast_to(received, program.devices).tolist() == rows
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 from eindecomp.tra.tiles.memory import finish_early, most_held, while_there
 from eindecomp.tra.tiles.ops import OpKind, is_computed, lookups_of, tiles_of
 from eindecomp.tra.tiles.regions import regions_of, show_regions, verify_regions
+from pending_plans import CASES
 from strategies import graphs
 
 MEMORIES = {
@@ -145,7 +146,16 @@ def test_regions_fit_where_operations_do(graph, devices, memories, inputs, room)
 
 @some_tiles
 def test_finishing_early_keeps_all_operations_and_their_order(graph, devices, memories, inputs):
-    tiled = tiled_of(graph, devices, memories, inputs=inputs)
+    check_finishing_early(tiled_of(graph, devices, memories, inputs=inputs))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_finishing_early_what_devices_compute_alike(case):
+    """Results that lie everywhere are assembled from shares, and then from blocks of that."""
+    check_finishing_early(tiles_of(program_of(CASES[case]({"a": 2, "b": 3}))))
+
+
+def check_finishing_early(tiled):
     early = finish_early(tiled)
     assert sorted(op.into for op in early.ops) == sorted(op.into for op in tiled.ops)
     done: set[int] = set()

@@ -203,7 +203,7 @@ class _ApartRun:
             views = device.read(step.source, own.box)
             device.hold(step.into, HeldBlock(own.box, views, 0))
             return
-        held = device.allocate(step.into)
+        held = device.make_room(own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
             peer = self.devices[piece.peer]
             if step.rows is None:

@@ -39,6 +39,7 @@ from eindecomp.kernels.jax.tile_kernels import TracedKernel, kernel_of
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program.device_row import is_first
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -93,9 +94,9 @@ class ForDevices:
     @cached_property
     def lookups(self) -> tuple[Compute, ...]:
         """The steps that look up rows, in the order of `TracedProgram.indices`."""
-        steps, graph = self.program.steps, self.program.graph
-        computed = [step for step in steps if isinstance(step, Compute)]
-        return tuple(s for s in computed if isinstance(graph[s.vertex].op, Gather | ScatterAdd))
+        computed = [step for step in self.program.steps if isinstance(step, Compute)]
+        by = self.program.computed_by
+        return tuple(step for step in computed if isinstance(by(step).op, Gather | ScatterAdd))
 
     def compile(self, donated: Sequence[int] = ()) -> CompiledProgram:
         """Compile it; the memory of the `donated` buffers may be used for results."""
@@ -228,7 +229,7 @@ class TracedProgram:
 
     def carry_out(self, step: Step) -> None:
         """One step."""
-        graph, buffers = self.program.graph, self.program.buffers
+        buffers = self.program.buffers
         match step:
             case Load():
                 pass  # it is there from the beginning
@@ -241,34 +242,37 @@ class TracedProgram:
                 with _scope(step.vertex):
                     self._compute(step)
             case Move():
-                held, wanted = (buffers[k].tiling for k in (step.source, step.into))
                 with _scope(step.vertex):
-                    [x] = self.arrays[step.source]
-                    self.arrays[step.into] = (move(self.here, step.pattern, held, wanted, x),)
+                    self._move(step)
             case ReduceScatter():
-                kernel = kernel_of(graph, graph[step.vertex], self.precision)
                 with _scope(step.vertex):
-                    self._reduce(step, kernel)
+                    self._reduce(step, self._kernel(step))
             case AllGather():
                 with _scope(step.vertex):
                     self._gather_shares(step)
 
+    def _kernel(self, step: Compute | ReduceScatter) -> TracedKernel:
+        return kernel_of(self.program.graph, self.program.computed_by(step), self.precision)
+
     # What a device computes alone
 
     def _generate(self, step: Generate) -> None:
-        buffer, graph = self.program.buffers[step.into], self.program.graph
-        op = graph[buffer.tensor].op
+        buffer = self.program.buffers[step.into]
+        made = self._filled(buffer.tensor, buffer.tiling)
+        self.arrays[step.into] = self._once(buffer.tensor, (made,))
+
+    def _filled(self, name: str, tiling: Tiling) -> jax.Array:
+        graph, own = self.program.graph, lying(self.program.mesh, tiling)
+        op = graph[name].op
         assert isinstance(op, Fill)  # noqa: S101
-        own = lying(self.program.mesh, buffer.tiling)
         lows = {k: tuple(low for low, _ in box) for k, box in enumerate(own.boxes)}
         start = self.here.place(lows, len(own.shape))
-        made = filled(op, start, own.shape, self.scalars, graph.scalars)
-        self.arrays[step.into] = self._once(buffer.tensor, (made,))
+        return filled(op, start, own.shape, self.scalars, graph.scalars)
 
     def _compute(self, step: Compute) -> None:
         """Compute a tile, once for each combination of shapes that devices have."""
-        graph, mesh, scalars = self.program.graph, self.program.mesh, [*self.scalars.values()]
-        kernel = kernel_of(graph, graph[step.vertex], self.precision)
+        mesh, scalars = self.program.mesh, [*self.scalars.values()]
+        kernel = self._kernel(step)
         compute = kernel.states if step.is_partial else kernel.result
         own = lying(mesh, self.program.buffers[step.into].tiling)
         read = [None if read is None else lying(mesh, Tiling(read.cut)) for read in step.reads]
@@ -314,11 +318,22 @@ class TracedProgram:
 
     # What devices do together
 
+    def _move(self, step: Move) -> None:
+        mesh = self.program.mesh
+        held, wanted = (self.program.buffers[k].tiling for k in (step.source, step.into))
+        [x] = self.arrays[step.source]
+        moved = move(self.here, step.pattern, held, wanted, x, step.first)
+        if step.first:
+            has = [int(is_first(mesh, step.first, device)) for device in range(mesh.devices)]
+            moved = jnp.where(self.here.pick(has) == 1, moved, self._filled(step.identity, wanted))
+        self.arrays[step.into] = (moved,)
+
     def _reduce(self, step: ReduceScatter, kernel: TracedKernel) -> None:
         buffers = self.program.buffers
         parts, home = (buffers[k].tiling for k in (step.source, step.into))
         states = self.arrays[step.source]
-        if kernel.sums and len(states) == 1:
+        is_wide = buffers[step.source].types == kernel.state
+        if kernel.sums and len(states) == 1 and is_wide:
             # What is rounded when it is finished travels rounded to those who hold it, too.
             whole = buffers[step.source].types == buffers[step.into].types
             total = add_up(self.here, parts, home, step.axes, step.split, states[0], whole)
@@ -328,7 +343,9 @@ class TracedProgram:
                 self.arrays[step.into] = self._once(step.vertex, (kernel.finished((total,)),))
                 return
         shares = Tiling(home.cut, step.split)
-        total = combine_shares(self.here, parts, shares, step.axes, states, kernel.combined)
+        shape = lying(self.program.mesh, shares).shape
+        wide = None if is_wide else partial(kernel.states, scalars=(), shape=shape)
+        total = combine_shares(self.here, parts, shares, step.axes, states, kernel.combined, wide)
         self.arrays[step.into] = self._once(step.vertex, (kernel.finished(total),))
 
     def _gather_shares(self, step: AllGather) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -160,12 +160,15 @@ def _without_clashes(copies: Sequence[BlockCopy]) -> list[list[BlockCopy]]:
     return [taken for taken, _, _ in rounds]
 
 
-def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling) -> list[BlockCopy]:
-    """What devices keep and receive where a tensor moves from one tiling to another."""
+def copies_of_move(mesh: Mesh, held: Tiling, wanted: Tiling, first: int = 0) -> list[BlockCopy]:
+    """What devices keep and receive where a tensor moves from one tiling to another.
+
+    Those that are not the first along the axes `first` have nothing of it.
+    """
     before, after = lying(mesh, held), lying(mesh, wanted)
     copies: list[BlockCopy] = []
     for device in range(mesh.devices):
-        own = moves(mesh, held, wanted, device)
+        own = moves(mesh, held, wanted, device, first)
         for piece in (*own.kept, *own.receives):
             taken = lows_within(piece.box, before.boxes[piece.peer])
             put = lows_within(piece.box, after.boxes[device])
@@ -202,16 +205,20 @@ def lows_within(box: Box, other: Box) -> Place:
 # Moves
 
 
-def move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
-    """A device's block in another tiling."""
+def move(
+    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array, first: int = 0
+) -> jax.Array:
+    """A device's block in another tiling; 0 where only the first ones along some axes have it."""
     if x.dtype != BFLOAT16:
-        return _move(here, pattern, held, wanted, x)
+        return _move(here, pattern, held, wanted, x, first)
     # As bits: on a CPU XLA would send a bfloat16 as a float32.
     bits = lax.bitcast_convert_type(x, np.uint16)
-    return lax.bitcast_convert_type(_move(here, pattern, held, wanted, bits), BFLOAT16)
+    return lax.bitcast_convert_type(_move(here, pattern, held, wanted, bits, first), BFLOAT16)
 
 
-def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
+def _move(
+    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array, first: int
+) -> jax.Array:
     before, after = lying(here.mesh, held), lying(here.mesh, wanted)
     if 0 in after.shape:  # of nothing, which collectives refuse
         return jnp.zeros(after.shape, x.dtype)
@@ -232,7 +239,7 @@ def _move(here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Arr
                 return collectives.all_to_all(x, names, target, source, tiled=True)
             case _:
                 pass
-    return copy_in_rounds(here, copies_of_move(here.mesh, held, wanted), x, after.shape)
+    return copy_in_rounds(here, copies_of_move(here.mesh, held, wanted, first), x, after.shape)
 
 
 def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
@@ -316,21 +323,20 @@ def combine_shares(
     axes: int,
     states: States,
     combine: Callable[[States, States], States],
+    wide: Callable[[States], States] | None = None,
 ) -> States:
     """The combined states of every device's share, taken in the order of the devices.
 
     The numbers of a state travel together where they have one type: else XLA would leave out
-    those that no result is made of.
+    those that no result is made of. `wide` makes states of what has travelled in another type.
     """
     if len({x.dtype for x in states}) == 1:
         together = _collected(here, partial, shares, axes, jnp.stack(states))
         received = [together[:, k] for k in range(len(states))]
     else:
         received = [_collected(here, partial, shares, axes, x[None])[:, 0] for x in states]
-    total = tuple(x[0] for x in received)
-    for place in range(1, received[0].shape[0]):
-        total = combine(total, tuple(x[place] for x in received))
-    return total
+    parts = (tuple(x[place] for x in received) for place in range(received[0].shape[0]))
+    return reduce(combine, parts if wide is None else map(wide, parts))
 
 
 def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Array) -> jax.Array:

@@ -146,7 +146,7 @@ class _TaskCutter:
         """About how many seconds a step takes each device."""
         program = self.program
         if isinstance(step, Compute):
-            return seconds_of(program.graph, program.graph[step.vertex]) / program.devices
+            return seconds_of(program.graph, program.computed_by(step)) / program.devices
         buffer = program.buffers[step.buffer if isinstance(step, AllGather | Free) else step.into]
         return buffer.nbytes(program.mesh, 0) / _COPIED
 

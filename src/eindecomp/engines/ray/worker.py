@@ -185,7 +185,7 @@ class _Running:
         into = self.program.buffers[step.into]
         if is_view(self.program, into, self.device.number) and volume(own.box):
             return  # when it is read
-        self.device.allocate(step.into)
+        self.device.make_room(own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
             peer = self._peer(piece.peer, step.source, piece.box)
             self.device.copy_block(step.into, peer, step.source, piece.box)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eindecomp.engines.resources import LARGE
@@ -43,6 +44,7 @@ from eindecomp.tra.program.steps import (
     Read,
     ReduceScatter,
     Role,
+    used_by,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +141,13 @@ def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader)
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     neighbours = arrays.neighbours()
     shared = _read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    binder = _Binder(program, row.device, arrays, load, neighbours, shared)
+    read = frozenset(
+        number
+        for step in program.steps
+        if isinstance(step, Compute | Move)
+        for number in used_by(step)[:-1]
+    )
+    binder = _Binder(program, row.device, arrays, load, neighbours, shared, read)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -181,6 +189,8 @@ class _Binder:
     """The processes of the ranks whose memory can be read."""
     shared: frozenset[int]
     """The buffers that other ranks read where they are."""
+    read: frozenset[int]
+    """The buffers that are read as they are, not only combined."""
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -228,10 +238,13 @@ class _Binder:
     # What it does alone
 
     def _generate(self, step: Generate, own: DeviceStep) -> Do:
-        graph, library = self.program.graph, self.arrays.library
-        op = graph[self.program.buffers[step.into].tensor].op
+        return self._filling(step.into, self.program.buffers[step.into].tensor, own.box)
+
+    def _filling(self, into: int, name: str, box: Box) -> Do:
+        """What makes room for a buffer, with a fill of this name in it."""
+        graph, library, room = self.program.graph, self.arrays.library, self._room(into)
+        op = graph[name].op
         assert isinstance(op, Fill)  # noqa: S101
-        into, room, box = step.into, self._room(step.into), own.box
 
         def generate(memory: RankMemory) -> None:
             [out] = memory.make(into, room)
@@ -240,8 +253,7 @@ class _Binder:
         return generate
 
     def _compute(self, step: Compute, own: DeviceStep) -> Do:
-        graph = self.program.graph
-        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
+        kernel = self.arrays.library.kernel(self.program.graph, self.program.computed_by(step))
         reads = [self._read(*each) for each in zip(step.reads, own.reads, strict=True)]
         into, room, is_partial = step.into, self._room(step.into), step.is_partial
 
@@ -297,10 +309,12 @@ class _Binder:
                 self._start(memory, number, exchange, source, into)
 
             return BoundStep(begin, _ending(number) if moved.sends else None)
-        exchange, room = self._exchange(number, step, own), self._room(into)
+        exchange, make = self._exchange(number, step, own), self._making(into)
+        if own.is_identity:
+            make = self._filling(into, step.identity, own.box)
 
         def make_and_begin(memory: RankMemory) -> None:
-            memory.make(into, room)
+            make(memory)
             self._start(memory, number, exchange, source, into)
 
         return BoundStep(make_and_begin, _ending(number))
@@ -442,18 +456,36 @@ class _Binder:
         """What makes the rank's block of the result of its own part and those of others."""
         if not volume(own.box):
             return lambda _memory, _stacks: None
-        graph, source, home = self.program.graph, step.source, step.into
-        kernel = self.arrays.library.kernel(graph, graph[step.vertex])
+        source, home = step.source, step.into
+        kernel = self.arrays.library.kernel(self.program.graph, self.program.computed_by(step))
         here, there = (within(own.box, self._box(number)) for number in (source, home))
         others = [rank for rank in own.members if rank != self.rank]
         order = [None if r == self.rank else others.index(r) for r in own.members]
+        types, empty = self.program.buffers[source].types, self.arrays.library.empty
+        lifts = types != kernel.state
+        copied = self._copied if source in self.read and order[0] is None else None
+
+        def wide(part: Sequence[Array]) -> Sequence[Array]:
+            """A part, in the type in which parts accumulate."""
+            if not lifts:
+                return part
+            state = tuple(empty(part[0].shape, of) for of in kernel.state)
+            kernel.partial(part, state)
+            return state
 
         def combine(memory: RankMemory, stacks: Sequence[Array]) -> None:
-            # What was sent is of no more use: the sum may be made in it.
+            # The sum is made in the first part. What was sent is of no more use, unless it is read.
             mine = tuple([array[here] for array in memory.held[source]])
+            mine = mine if copied is None else tuple(map(copied, mine))
             states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
+            total = wide(states[0])
             for state in states[1:]:
-                kernel.combine(states[0], state)
-            kernel.finish(states[0], memory.array(home)[there])
+                kernel.combine(total, wide(state))
+            kernel.finish(total, memory.array(home)[there])
 
         return combine
+
+    def _copied(self, array: Array) -> Array:
+        copy = self.arrays.flat(prod(array.shape), array).reshape(array.shape)
+        self.arrays.library.copy(copy, array)
+        return copy

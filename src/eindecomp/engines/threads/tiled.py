@@ -1,7 +1,8 @@
 """The tiles that threads compute: a program whose devices share one memory, as plain data.
 
 A tile that several devices hold is computed once. Nothing is copied between devices; the moves
-are those of the planned program, counted.
+are those of the planned program, counted. What a plan leaves pending is combined at once, and not
+rounded: in one memory nothing is gained by waiting.
 
 Sharing memory allows a shortcut, which changes rounding: tiles are cut for the cores there are,
 along labels of results rather than of sums. A vertex that takes next to no time becomes one call,
@@ -24,6 +25,7 @@ from eindecomp.engines.resources import seconds_of
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.parts import aggregates
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.layout.boxes import Box, Range, inside, meet, show_box, volume
@@ -159,11 +161,17 @@ def tile_program(program: Program) -> SharedMemoryProgram:
                 if name not in vertices:
                     vertices[name] = _generated(program, step)
             case Compute():
-                vertices[step.vertex], places[step.vertex] = _computed(program, step)
+                name = program.buffers[step.into].tensor
+                vertices[name], places[name] = _computed(program, step)
+                if (step.is_partial or _is_rounded(program, step)) and name != step.vertex:
+                    vertices[name] = _combined_at_once(vertices[name])
             case ReduceScatter():
-                own = vertices[step.vertex]
-                reductions = _reductions(program, step, places[step.vertex])
-                vertices[step.vertex] = TiledVertex(own.name, own.tiles, reductions)
+                source, name = (program.buffers[k].tensor for k in (step.source, step.into))
+                if source == name:
+                    reductions = _reductions(program, step, places[name])
+                    vertices[name] = replace(vertices[name], reductions=reductions)
+                elif name not in vertices:
+                    vertices[name] = _rounded(program, step)
             case _:
                 pass
         if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
@@ -171,6 +179,12 @@ def tile_program(program: Program) -> SharedMemoryProgram:
     return SharedMemoryProgram(
         program.graph, program.devices, tuple(vertices.values()), tuple(moves)
     )
+
+
+def _is_rounded(program: Program, step: Compute) -> bool:
+    """Whether a step computes parts of a sum that are rounded one by one where they travel."""
+    vertex = program.computed_by(step)
+    return vertex.reduce_dtype is not None and aggregates(vertex)
 
 
 def _computed(program: Program, step: Compute) -> tuple[TiledVertex, dict[int, int]]:
@@ -188,7 +202,28 @@ def _computed(program: Program, step: Compute) -> tuple[TiledVertex, dict[int, i
             tiles[key] = len(distinct)
             distinct.append(VertexTile(own.box, own.reads, (device,)))
         place[device] = tiles[key]
-    return TiledVertex(step.vertex, tuple(distinct)), place
+    return TiledVertex(program.buffers[step.into].tensor, tuple(distinct)), place
+
+
+def _combined_at_once(tiled: TiledVertex) -> TiledVertex:
+    """A vertex whose partial results are combined as they lie."""
+    members: dict[Box, list[int]] = {}
+    for number, tile in enumerate(tiled.tiles):
+        members.setdefault(tile.box, []).append(number)
+    reductions = [
+        Reduction(box, tiled.tiles[own[0]].devices[0], tuple(own)) for box, own in members.items()
+    ]
+    return replace(tiled, reductions=tuple(reductions))
+
+
+def _rounded(program: Program, step: ReduceScatter) -> TiledVertex:
+    """A vertex made of its combined parts, in the blocks in which devices combine them."""
+    tiles: dict[Box, VertexTile] = {}
+    for device in range(program.devices):
+        box = step_on(program.mesh, program.buffers, step, device).box
+        if volume(box) or not program.computed_by(step).elements:
+            tiles.setdefault(box, VertexTile(box, (box,), (device,)))
+    return TiledVertex(program.computed_by(step).name, tuple(tiles.values()))
 
 
 def _reductions(

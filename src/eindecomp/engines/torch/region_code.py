@@ -280,6 +280,9 @@ class RegionCode:
         kernel = self.library.kernel(self.graph, vertex)
         if op.kind is OpKind.REDUCE:
             states = [self.read(block, values) for block in op.reads if block is not None]
+            first = next(block for block in op.reads if block is not None)
+            if self.tiled.tiles[first.tile].types != kernel.state:  # they travelled in another type
+                states = [kernel.states(state, (), tile.shape) for state in states]
             total = states[0]
             for state in states[1:]:
                 total = kernel.combined(total, state)

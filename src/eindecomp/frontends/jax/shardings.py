@@ -26,7 +26,7 @@ from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.primitives.control import unrolled
 from eindecomp.frontends.jax.registry import inner_jaxpr
 from eindecomp.frontends.placements import partition_spec, said
-from eindecomp.layout.cut import Cut
+from eindecomp.layout.cut import Cut, pending_in
 from eindecomp.planner.comparison import OTHER, Verification, Verified, in_words
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
@@ -92,7 +92,9 @@ def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
     """The shardings of a plan over a mesh, which is made of the first devices if none is given."""
     own = mesh_of_devices(plan.mesh) if mesh is None else _checked(plan, mesh)
 
-    def sharding(name: str, cut: Cut) -> NamedSharding:
+    def sharding(name: str, cut: Cut) -> NamedSharding | None:
+        if pending_in(cut) is not None:
+            return None  # how XLA adds up parts is left to it
         spec = partition_spec(plan.mesh, cut, plan.graph[name].shape, name)
         return NamedSharding(own, PartitionSpec(*spec))
 

@@ -59,7 +59,10 @@ class Given:
 
 
 def _moved(tensor: DTensor, places: Placements) -> DTensor:
-    return tensor if tensor.placements == places else tensor.redistribute(placements=places)
+    """A tensor where it is wanted; parts are read where they lie."""
+    if tensor.placements == places or any(each.is_partial() for each in places):
+        return tensor
+    return tensor.redistribute(placements=places)
 
 
 class Applied:

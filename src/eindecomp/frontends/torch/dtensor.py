@@ -20,7 +20,9 @@ from eindecomp.errors import GraphError, InputError, PlanError
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.input_names import check_given, input_name, qualified
 from eindecomp.frontends.placements import (
+    REDUCE_OPS,
     Coarse,
+    InParts,
     Places,
     as_planned,
     coarsest,
@@ -211,8 +213,7 @@ def _reduce_op(vertex: Vertex) -> str | None:
     """DTensor's word for the aggregation of a vertex, None where it has none."""
     match vertex.op:
         case EinSum(agg=agg) if agg is not None and agg.finish is None and agg.width == 1:
-            known = {"sum": "sum", "prod": "product", "max": "max", "min": "min"}
-            return known.get(agg.name)
+            return REDUCE_OPS.get(agg.name)
         case ScatterAdd():
             return "sum"
         case _:
@@ -230,6 +231,8 @@ def torch_placements(
     for axis, own in enumerate(places):
         if axis in pending:
             placements.append(Partial(reduce_op))
+        elif isinstance(own, InParts):
+            placements.append(Partial(own.reduce_op))
         elif own is None:
             placements.append(Replicate())
         else:

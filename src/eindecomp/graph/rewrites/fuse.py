@@ -5,7 +5,8 @@ One that computes goes into its reader when nothing is computed twice for it: th
 one and runs over the same labels, or the computation is cheap and reads one tensor of that size.
 Multiply-sum contractions keep their plain inputs, so that they stay matrix products. The result of
 an attention stays a vertex, so that one kernel can compute all of it, and so do tensors that are
-compared with each other.
+compared with each other. So may sums of results that devices leave in parts: fused into a reader
+that needs them combined, each of them would be combined by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from eindecomp.errors import ExpressionError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Op, ScatterAdd
+from eindecomp.graph.parts import sums_in_parts
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
@@ -50,8 +52,10 @@ _JUMPS = frozenset(
 """Functions that the last bit of an operand can decide."""
 
 
-def fuse(graph: Graph) -> Graph:
+def fuse(graph: Graph, *, keeps_sums: bool = False) -> Graph:
     """Merge chains of element-wise vertices, and maps into the aggregations that read them.
+
+    It may keep sums that devices can leave in parts until their reader needs them.
 
     >>> from eindecomp.graph.text.elaborate import parse
     >>> text = "A[i,j] <- exp(X[i,j])\\nB[i,j] <- 2 * A[i,j]\\nZ[i] <- sum B[i,j]\\noutput Z"
@@ -62,6 +66,7 @@ def fuse(graph: Graph) -> Graph:
     """
     stored = {vertex.name for vertex in graph.outputs}
     stored |= {attention.result for attention in find_attention(graph)} | compared(graph)
+    stored |= sums_in_parts(graph) if keeps_sums else set()
     users, reads = graph.users(), _reads(graph)
 
     def put(vertex: Vertex, fused: Graph) -> bool:

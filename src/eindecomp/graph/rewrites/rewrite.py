@@ -10,15 +10,21 @@ from eindecomp.graph.rewrites.order_contractions import order_contractions
 from eindecomp.graph.rewrites.rebuild import merge_common, remove_dead, simplify_joins
 
 BEFORE_ORDER = (gather_early, remove_dead, simplify_joins, factor_out, merge_common)
-AFTER_ORDER = (divide_late, fuse)
-PASSES = (*BEFORE_ORDER, order_contractions, *AFTER_ORDER)
+PASSES = (*BEFORE_ORDER, order_contractions, divide_late, fuse)
 
 
-def rewrite(graph: Graph) -> Graph:
+def after_order(graph: Graph, *, keeps_sums: bool) -> Graph:
+    """Run the passes that follow the order of contractions."""
+    return fuse(divide_late(graph), keeps_sums=keeps_sums)
+
+
+def rewrite(graph: Graph, *, keeps_sums: bool = False) -> Graph:
     """Run every pass once: the same outputs from fewer and cheaper vertices.
 
     Args:
         graph: What to rewrite, such as `ed.parse(text)`; it stays as it is.
+        keeps_sums: Whether sums stay vertices that several devices may leave in parts, such as
+            `True` for `ed.plan(..., pending=True)`.
 
     Examples:
         >>> from eindecomp.graph.text.elaborate import parse
@@ -30,6 +36,6 @@ def rewrite(graph: Graph) -> Graph:
         output Z
     """
     check_outputs(graph)
-    for run in PASSES:
+    for run in (*BEFORE_ORDER, order_contractions):
         graph = run(graph)
-    return graph
+    return after_order(graph, keeps_sums=keeps_sums)

@@ -258,6 +258,11 @@ class MoveKernel:
     out: DType
 
     @property
+    def state(self) -> tuple[DType, ...]:
+        """The type in which parts of a table are added."""
+        return (widen(self.out),)
+
+    @property
     def sums(self) -> bool:
         """Parts of a table are added."""
         return True
@@ -270,7 +275,7 @@ class MoveKernel:
     def states(self, operands: Sequence[Any], scalars: Sequence[object], shape: Any) -> States:
         """A part of a sum."""
         del scalars
-        return (cast(self._moved(operands, shape), widen(self.out)),)
+        return (cast(self._moved(operands, shape), *self.state),)
 
     def combined(self, a: States, b: States) -> States:
         """The sum of two parts."""

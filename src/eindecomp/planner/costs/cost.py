@@ -18,7 +18,7 @@ import numpy as np
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
+from eindecomp.graph.work import partial_bytes
 from eindecomp.layout.view import Dims, View, dim_parts, planned_views, tile_sides, view_of
 from eindecomp.planner.costs.named_rows import fetched
 from eindecomp.planner.costs.price import Price, beyond, hidden
@@ -123,7 +123,7 @@ def decided_cost(
             if reads is not None and (source in decisions or source in given)
         }
         hides = hidden(price, vertex, own, items, len(sources))
-        scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
+        scatter = price.reduce_scatter(own, vertex.elements, partial_bytes(graph, vertex), item)
         costs.aggregate[name] = beyond(scatter, hides)[0, 0].item()
         costs.join[name] = 0
         costs.repartition[name] = _kept(price, decision.layouts, vertex)

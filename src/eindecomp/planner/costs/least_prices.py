@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.homomorphism import IDEMPOTENT
+from eindecomp.layout.cut import combined
 from eindecomp.layout.mesh import ROWS, Mesh
 from eindecomp.planner.costs.collectives import rounds_of
 from eindecomp.planner.costs.machine import COLLECTIVES, FETCHES, Collective, Curve, Line, Machine
@@ -45,14 +47,30 @@ class LeastBytes:
         return (self.mesh.sizes,)
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
-        """Each device keeps at most the smaller tile side of each dimension, and what it holds."""
+        """Each device keeps at most the smaller tile side of each dimension, and what it holds.
+
+        Parts are read where they lie; of a tensor that is whole, one of so many devices reads it.
+        """
+        have, want = _parts(held), _parts(needed)
+        if (have.max(initial=1), want.max(initial=1)) == (1, 1):
+            return item * self._lacking(held, needed, want)
+        own, other = ([combined(cut) for cut in cuts] for cuts in (held, needed))
+        lacks = item * self._lacking(own, other, _among(needed))
+        in_parts, fits = have[:, None] > 1, want[None] % have[:, None] == 0
+        return infinite_where(in_parts & ~fits, np.where(in_parts, 0, lacks))
+
+    def _lacking(
+        self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], among: Ints
+    ) -> Ints:
+        """The elements that devices lack at least, where one `among` so many needs them."""
         (ours, kept), (theirs, total) = self._measured(held), self._measured(needed)
         # Of a diagonal, devices may need nothing, and hold more than is counted.
-        total = np.where(np.isinf(total), 0.0, total)[None]
+        total = (np.where(np.isinf(total), 0.0, total) // among)[None]
         common = np.full((len(held), len(needed)), self.mesh.devices, dtype=np.float64)
         for own, other in zip(ours.T, theirs.T, strict=True):
             common *= np.minimum(own[:, None], other[None])
-        return item * np.maximum(total - np.minimum(common, kept[:, None]), 0).astype(np.int64)
+        common = common / among[None]
+        return np.maximum(total - np.minimum(common, kept[:, None]), 0).astype(np.int64)
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """The same whichever axes are chosen."""
@@ -64,13 +82,13 @@ class LeastBytes:
 
     def held(self, cuts: Sequence[PieceCounts], item: int) -> Any:
         """The same whichever axes are chosen."""
-        tiles, _ = self._measured(cuts)
+        tiles, _ = self._measured([combined(cut) for cut in cuts])
         return item * self.mesh.devices * tiles.prod(axis=1).astype(np.int64)
 
     def needed(self, needed: Sequence[PieceCounts]) -> Floats:
         """The fewest elements that all devices can need; for a diagonal, none."""
-        _, totals = self._measured(needed)
-        return np.where(np.isinf(totals), 0.0, totals)
+        _, totals = self._measured([combined(cut) for cut in needed])
+        return np.where(np.isinf(totals), 0.0, totals) / _among(needed)
 
     def _measured(self, cuts: Sequence[PieceCounts]) -> tuple[Floats, Floats]:
         return _measured(tuple(cuts), self.mesh.devices)
@@ -92,6 +110,18 @@ def _measured(cuts: tuple[PieceCounts, ...], devices: int) -> tuple[Floats, Floa
     ]
     sides = np.array(tiles, dtype=np.float64).reshape(len(cuts), len(cuts[0]) if cuts else 0)
     return sides, np.array(totals, dtype=np.float64)
+
+
+def _parts(cuts: Sequence[PieceCounts]) -> Ints:
+    """In how many parts each cut is pending."""
+    parts = [cut[-1].parts if cut and cut[-1].pending else 1 for cut in cuts]
+    return np.array(parts, dtype=np.int64)
+
+
+def _among(needed: Sequence[PieceCounts]) -> Ints:
+    """Of how many devices only one needs each cut, where the others read the identity of ⊕."""
+    repeats = any(cut[-1].pending in IDEMPOTENT for cut in needed if cut)
+    return np.ones(len(needed), dtype=np.int64) if repeats else _parts(needed)
 
 
 def _is_diagonal(sides: PieceCounts) -> bool:
@@ -171,7 +201,19 @@ class LeastSeconds:
         return tuple((link.size,) * link.axes for link in self.links)
 
     def fetch(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
-        """What must cross the outer levels, over the widest link that it could cross."""
+        """What must cross the outer levels, over the widest link that it could cross.
+
+        What is read in parts may be there already.
+        """
+        have, want = _parts(held), _parts(needed)
+        own, other = ([combined(cut) for cut in cuts] for cuts in (held, needed))
+        seconds = np.where(
+            (have[:, None] > 1) | (want[None] > 1), 0.0, self._whole(own, other, item)
+        )
+        return infinite_where((have[:, None] > 1) & (want[None] % have[:, None] > 0), seconds)
+
+    def _whole(self, held: Sequence[PieceCounts], needed: Sequence[PieceCounts], item: int) -> Any:
+        """The same between cuts without parts."""
         total = LeastBytes(self.mesh).needed(needed)[None]
         seconds = np.zeros((len(held), len(needed)))
         found, before, crossed = (np.zeros(seconds.shape) for _ in range(3))
@@ -227,7 +269,7 @@ class LeastSeconds:
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Any:
         """The same whichever axes of a level are chosen."""
-        summed, spread = self._summed(choices)
+        summed, spread, left = self._summed(choices)
         view = choices.view
         out = [i for i in range(len(view.labels)) if i not in view.aggregated]
         tiles: Ints = np.maximum(choices.parts[:, out].prod(axis=1), 1)
@@ -236,23 +278,24 @@ class LeastSeconds:
         for level, link in reversed(list(enumerate(self.links))):
             ways = link.size
             for turn in range(link.axes):
-                takes = summed[:, level, None] > turn
+                takes = summed[:, level, None] - left[None, :, level] > turn
                 moved = size * (ways - 1) / ways
                 cost = self.price.link(link.first, moved, "reduce_scatter")
                 seconds += np.where(takes, cost, 0.0)
                 size = size / np.where(takes, ways, 1)
-        size = size * (item / partial)
+        size = size * np.where(left.any(axis=1), 1.0, item / partial)[None]
         for level, link in enumerate(self.links):
             ways = link.size
             for turn in range(link.axes):
-                takes = summed[:, level, None] - spread[:, :, level] > turn
+                takes = summed[:, level, None] - left[None, :, level] - spread[:, :, level] > turn
                 cost = self.price.link(link.first, size * (ways - 1), "all_gather")
                 seconds += np.where(takes, cost, 0.0)
                 size = size * np.where(takes, ways, 1)
         return infinite_where(choices.reduced < 0, seconds * (1 - _ROUNDING))
 
-    def _summed(self, choices: Choices) -> tuple[Ints, Ints]:
-        """Axes of each level that a vector sums over, and those that then cut each home further."""
+    def _summed(self, choices: Choices) -> tuple[Ints, Ints, Ints]:
+        """Axes of each level that a vector sums over, those that then cut each home further, and
+        those along which a home is left in parts."""
         levels = len(self.links)
         base = np.log([link.size for link in self.links])
         rows: Any = np.array(choices.assignments, dtype=np.float64)
@@ -261,10 +304,14 @@ class LeastSeconds:
         aggregated = list(choices.view.aggregated)
         dims = [i for dim in choices.view.output if (i := choices.view.index(dim)) is not None]
         homes: Any = choices.homes
-        each = [[prod(side.levels[k] for side in home) for k in range(levels)] for home in homes]
+        cuts = [combined(home) for home in homes]
+        each = [[prod(side.levels[k] for side in cut) for k in range(levels)] for cut in cuts]
         pieces = np.array(each, dtype=np.float64).reshape(len(homes), levels)
         placed = np.rint(np.log(pieces) / base).astype(np.int64)
-        return axes[:, aggregated].sum(axis=1), placed[None] - axes[:, dims].sum(axis=1)[:, None]
+        parts = [home[-1].levels if home and home[-1].pending else (1,) * levels for home in homes]
+        left = np.rint(np.log(np.array(parts, dtype=np.float64)) / base).astype(np.int64)
+        spread = placed[None] - axes[:, dims].sum(axis=1)[:, None]
+        return axes[:, aggregated].sum(axis=1), spread, left.reshape(len(homes), levels)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Any:
         """The same whichever axes are chosen."""

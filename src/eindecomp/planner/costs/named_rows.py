@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.layout.cut import Cut, Span, interval
+from eindecomp.layout.cut import Cut, Span, interval, pending_in
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import NamedRows
 from eindecomp.planner.space.choices import Choices, Reads
@@ -48,7 +48,7 @@ class RowsRead(NamedTuple):
 
     def cheaper(self, costs: Costs, held: Sequence[Cut], reads: Reads) -> Costs:
         """What fetching costs, as blocks or as rows: held cuts × assignments."""
-        whole = ~is_infinite(costs)
+        whole = ~is_infinite(costs) & np.array([pending_in(cut) is None for cut in reads.cuts])
         for d in self.across:
             for k, cut in enumerate(held):
                 whole[k] &= [_lies_inside(self.mesh, need[d], cut[d]) for need in reads.cuts]

@@ -26,7 +26,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
 from eindecomp.lang.dtypes import widen
-from eindecomp.layout.cut import Cut, largest_side
+from eindecomp.layout.cut import Cut, largest_side, pending_in
 from eindecomp.layout.mesh import ROWS, Mesh
 from eindecomp.layout.overlaps import covers, moved
 from eindecomp.layout.view import View, dim_parts, tile_sides
@@ -46,6 +46,7 @@ from eindecomp.planner.costs.machine import (
     rate,
 )
 from eindecomp.planner.costs.named_rows import reduced
+from eindecomp.planner.costs.parts import fetched_in_parts
 from eindecomp.planner.space.choices import Choices
 from eindecomp.solve.problem.arrays import Costs, Floats, infinite_where
 
@@ -116,13 +117,19 @@ class PriceInBytes:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Costs:
         """What each device needs, less what it holds."""
-        return infinite_where(~covers(held, needed), item * moved(self.mesh, held, needed))
+
+        def whole(held: Sequence[Cut], needed: Sequence[Cut], first: int) -> Costs:
+            receives = item * moved(self.mesh, held, needed, first)
+            return infinite_where(~covers(held, needed), receives)
+
+        return fetched_in_parts(self.mesh, held, needed, whole)
 
     def reduce_scatter(self, choices: Choices, elements: int, partial: int, item: int) -> Costs:
         """The elements of partial results, then those of results, as often as they move."""
         moved = partial * elements * choices.reduced
         moved = reduced(choices, moved, partial) if self.by_rows else moved
-        return infinite_where(choices.reduced < 0, moved + item * elements * choices.gathered)
+        items = np.array([item if pending_in(home) is None else partial for home in choices.homes])
+        return infinite_where(choices.reduced < 0, moved + items * elements * choices.gathered)
 
     def compute(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Costs:
         """Nothing."""
@@ -153,6 +160,18 @@ class PriceInSeconds:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """Bytes over bandwidth, level by level, and a latency for each round."""
+
+        def whole(held: Sequence[Cut], needed: Sequence[Cut], first: int) -> Any:
+            seconds = self._fetch(held, needed, item)
+            return np.where(moved(self.mesh, held, needed, first) > 0, seconds, 0.0)
+
+        has_parts = any(pending_in(cut) is not None for cut in (*held, *needed))
+        if not has_parts:
+            return self._fetch(held, needed, item)
+        return fetched_in_parts(self.mesh, held, needed, whole)
+
+    def _fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
+        """The same between cuts without parts."""
         seconds = np.zeros((len(held), len(needed)))
         amounts = received(self.mesh, self.levels, held, needed)
         for level, elements in zip(self.levels, amounts, strict=True):
@@ -174,12 +193,14 @@ class PriceInSeconds:
         out = [i for i in range(len(choices.view.labels)) if i not in aggregated]
         for (a, h), places in choices.places.items():
             size = elements * partial / max(int(choices.parts[a, out].prod()), 1)
-            summed = {x for i in aggregated for x in choices.assignments[a][i]}
+            left = pending_in(choices.homes[h])
+            pending = set(() if left is None else left.axes)
+            summed = {x for i in aggregated for x in choices.assignments[a][i]} - pending
             for level, along in self._used(reversed(self.levels), summed):
                 ways = prod(along)
                 seconds[a, h] += self._collective(level, "reduce_scatter", size / ways, along)
                 size /= ways
-            size *= item / partial
+            size *= 1 if pending else item / partial
             scattered = {axis for own in places for axis in own}
             for level, along in self._used(self.levels, summed - scattered):
                 seconds[a, h] += self._collective(level, "all_gather", size, along)
@@ -204,8 +225,8 @@ class PriceInSeconds:
     def _kernel(self, vertex: Vertex, choices: Choices, items: tuple[int, ...]) -> Floats:
         """What is computed, without the overhead of a task."""
         view, parts = choices.view, choices.parts
-        sizes = np.array(view.sizes, dtype=np.int64)
-        sides = (-(-sizes // parts)).astype(np.float64)
+        sizes = np.array(view.cut_sizes, dtype=np.int64)
+        sides = (-(-sizes // parts[:, : len(sizes)])).astype(np.float64)
         touched = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
         touched = touched.astype(np.float64)
         is_partial = parts[:, list(view.aggregated)].prod(axis=1) > 1
@@ -215,7 +236,7 @@ class PriceInSeconds:
             if dims is not None:
                 tile = tile_sides(dims, dim_parts(view, dims, parts)).prod(axis=1)
                 touched, traffic = touched + tile, traffic + tile.astype(np.float64) * own
-        tile = {label: sides[:, k] for k, label in enumerate(view.labels)}
+        tile = {label: sides[:, k] for k, label in enumerate(view.cut_labels)}
         work = tile_operations(vertex.op, tile)
         intensity = work / np.maximum(touched, 1.0)
         flops = self.machine.flops
@@ -240,7 +261,7 @@ class PriceInSeconds:
 
     def least(self, vertex: Vertex, view: View, items: tuple[int, ...]) -> float:
         """The least seconds that computing a vertex can take: devices share it equally."""
-        sizes = dict(zip(view.labels, view.sizes, strict=True))
+        sizes = dict(zip(view.cut_labels, view.cut_sizes, strict=True))
         work = float(tile_operations(vertex.op, sizes))
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):

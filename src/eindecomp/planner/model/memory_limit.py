@@ -23,11 +23,12 @@ import numpy as np
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
-from eindecomp.layout.cut import Cut, bits_of, largest_side, parts_of
+from eindecomp.graph.work import partial_bytes, partial_types, reducing_bytes
+from eindecomp.layout.cut import Cut, bits_of, combined, largest_side, parts_of, pending_in
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.overlaps import copied, fullest
+from eindecomp.layout.overlaps import fullest
 from eindecomp.layout.view import dim_parts, is_planned, tile_sides
+from eindecomp.planner.costs.parts import copied_in_parts
 from eindecomp.planner.model.movement import MovementModel, Site
 from eindecomp.planner.space.choices import Choices, summed_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -73,7 +74,7 @@ def add_usage(model: MovementModel) -> int:
     for name, now in lives.steps.items():
         site, held = model.sites[name], lives.held[name]
         model.tables.use(model.assign[name], _working(model, site), now, now + 1)
-        homes = site.vertex.dtype.itemsize * _fullest(model, site.choices.homes)
+        homes = _items(model, site) * _fullest(model, site.choices.homes)
         model.tables.use(model.home[name], homes, *held)
         _add_second(model, name, now + 1, held[1])
     for vertex in model.graph.inputs:
@@ -114,6 +115,12 @@ def _add_second(model: MovementModel, name: str, start: int, stop: int) -> None:
         model.tables.use(model.second[name], np.append(0, sizes), start, stop)
 
 
+def _items(model: MovementModel, site: Site) -> Ints:
+    """The bytes of an element in each home; parts are held in their own type."""
+    item, state = site.vertex.dtype.itemsize, partial_bytes(model.graph, site.vertex)
+    return np.array([item if pending_in(h) is None else state for h in site.choices.homes])
+
+
 def _fullest(model: MovementModel, cuts: Cuts) -> Ints:
     """The elements of each cut on the fullest device; equal layers have the same cuts."""
     return model.once(("fullest", id(cuts)), lambda: fullest(model.price.mesh, cuts))
@@ -127,10 +134,12 @@ def _working(model: MovementModel, site: Site) -> Ints:
     view, parts = site.choices.view, site.choices.parts
     tile = tile_sides(view.output, dim_parts(view, view.output, parts)).prod(axis=1)
     summed = parts[:, list(view.aggregated)].prod(axis=1) > 1
-    state = state_bytes(model.graph, site.vertex)
+    types = partial_types(model.graph, site.vertex)
+    state = sum(dtype.itemsize for dtype in types)
+    reducing = reducing_bytes(model.graph, site.vertex, types)
     key = ("shares", id(site.choices))
     shares = model.once(key, lambda: _largest_shares(site.choices))
-    total = np.where(summed, state * (tile + 2 * shares), 0)
+    total = np.where(summed, state * tile + reducing * shares, 0)
     for name, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
         source = model.graph[name]
         if reads is not None and isinstance(source.op, Fill):
@@ -180,7 +189,7 @@ def _add_held(
     if len(reading) == 1:
         return ()  # whatever its one reader wants
     wanted = [site.choices.reads[k] for site, k in reading]
-    cuts = tuple(dict.fromkeys(cut for reads in wanted if reads for cut in reads.cuts))
+    cuts = tuple(dict.fromkeys(combined(cut) for reads in wanted if reads for cut in reads.cuts))
     if not cuts:
         return ()
     variable = model.tables.variable(np.zeros(1 + len(cuts), dtype=np.int64))
@@ -226,7 +235,7 @@ def _copies(mesh: Mesh, held: tuple[tuple[Cuts, bool], ...], needed: Cuts) -> Co
     states = [_State(size, whole <= size) for size in sizes]
     allowed: list[Mask] = []
     for kind, (cuts, optional) in enumerate(held):
-        states += _views(kind, copied(mesh, cuts, needed), whole, optional)
+        states += _views(kind, copied_in_parts(mesh, cuts, needed), whole, optional)
     for kind, (cuts, optional) in enumerate(held):
         every = np.ones(len(cuts) + optional, dtype=bool)
         columns = [state.leaves if state.kind == kind else every for state in states]

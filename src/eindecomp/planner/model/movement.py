@@ -22,7 +22,7 @@ from eindecomp.errors import UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
+from eindecomp.graph.work import partial_bytes
 from eindecomp.layout.cut import Cut
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
@@ -212,7 +212,7 @@ class MovementModel:
         if not isinstance(site.vertex.op, Input):
             unary = unary + self.price.compute(site.vertex, own, self._items(site))
         hides = self._hides(site)
-        asked = (site.vertex.elements, state_bytes(self.graph, site.vertex), item)
+        asked = (site.vertex.elements, partial_bytes(self.graph, site.vertex), item)
         scatter = self.once(
             (id(own), "scatter", *asked), lambda: self.price.reduce_scatter(own, *asked)
         )

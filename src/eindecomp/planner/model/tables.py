@@ -13,8 +13,8 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import Cut
-from eindecomp.layout.view import View, is_planned, view_of
+from eindecomp.layout.cut import Cut, pending_in
+from eindecomp.layout.view import View, is_planned
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.named_rows import RowsRead
 from eindecomp.planner.costs.price import Price, beyond
@@ -22,7 +22,14 @@ from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import has_passed
-from eindecomp.solve.problem.arrays import Costs, Ints, Mask, infinite_where, multiplied
+from eindecomp.solve.problem.arrays import (
+    Costs,
+    Ints,
+    Mask,
+    infinite_where,
+    is_infinite,
+    multiplied,
+)
 from eindecomp.solve.problem.cost_network import problem_over
 
 Scope = tuple[int, ...]
@@ -178,7 +185,8 @@ class InputRead:
         if self.sharers > 1:
             # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
             whole = table.dtype.kind == "i" and self.sharers != inf
-            table = table // int(self.sharers) if whole else table / self.sharers
+            share = table // int(self.sharers) if whole else table / self.sharers
+            table = infinite_where(is_infinite(table), share)
         return np.where(self._from_second[None], 0, table)
 
     def _read(self, held: tuple[Cut, ...], price: Any) -> Any:
@@ -220,7 +228,7 @@ def choices_of_all(
         if kind not in of_kind:
             if has_passed(deadline):
                 raise UnsolvedError("time is up")
-            of_kind[kind] = choices_of(vertex, view_of(graph, vertex))
+            of_kind[kind] = choices_of(vertex, rules.view_of(graph, vertex))
         if (choices := of_kind[kind]) is not None:
             own[vertex.name] = choices
     return own
@@ -240,8 +248,10 @@ def second_layouts(
     layouts: dict[str, tuple[Cut, ...]] = {}
     for name, reading in wanted.items():
         if len(reading) > 1 and name not in rules.gathered:
-            cuts = tuple(dict.fromkeys(cut for reads in reading for cut in reads.cuts))
-            layouts[name] = of_kind.setdefault(alike.get(name, name), cuts)
+            every = dict.fromkeys(cut for reads in reading for cut in reads.cuts)
+            cuts = tuple(cut for cut in every if pending_in(cut) is None)
+            if cuts:
+                layouts[name] = of_kind.setdefault(alike.get(name, name), cuts)
     return layouts
 
 

@@ -34,14 +34,14 @@ from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
     Decision,
-    Settled,
     summed_axes,
     unassigned,
     ways,
 )
+from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.layout_rules import alike_vertices
 from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
-from eindecomp.planner.space.viable import FixedParts, some_parts
+from eindecomp.planner.space.viable import FixedParts, some_vectors
 from eindecomp.solve.clock import has_passed, planning_time
 
 
@@ -72,7 +72,11 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     axes = all_axes(search)
     blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
     outcome: Outcome | None = None
-    for block in blocks:
+    last = 0.0
+    for number, block in enumerate(blocks):
+        started = planning_time()
+        if has_passed(search.deadline - last * (len(blocks) - number)):
+            raise UnsolvedError("time is up")
         end = block[-1] + 1 if block else 0
         mesh = search.mesh.along(range(end))
         base = {} if outcome is None else outcome.decisions
@@ -81,6 +85,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         ranks = search.ranks and len(blocks) == 1
         part = replace(search.on(mesh), ranks=ranks)
         outcome = choose_block(part, block, base, pairs=pairs)
+        last = planning_time() - started
     assert outcome is not None  # noqa: S101 - there is a block
     return outcome if len(blocks) == 1 else replace(outcome, bound=0)
 
@@ -151,7 +156,7 @@ def choose_block(
             settled = Settled(before.places, summed_axes(view, current) & ~moved)
         if not rows:
             rows = (_any_assignment(search, vertex, view),)
-            settled = Settled(((),) * len(view.output), (1 << len(mesh.sizes)) - 1)
+            settled = Settled((), (1 << len(mesh.sizes)) - 1)
         return search.choices(vertex, view, rows, settled)
 
     return solve(search, of, pairs=pairs)
@@ -160,7 +165,7 @@ def choose_block(
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh
-    parts = some_parts(view.sizes, mesh.sizes, budgets.SOME_VECTORS, even=mesh.cuts_evenly)
+    parts = some_vectors(view, mesh, budgets.SOME_VECTORS)
     if search.restriction is not None:
         parts = parts[search.restriction(vertex, view, parts, mesh)]
     if not len(parts):

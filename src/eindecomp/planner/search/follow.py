@@ -18,10 +18,10 @@ from typing import Any
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
-from eindecomp.layout.cut import Axes, Cut
+from eindecomp.graph.work import partial_bytes
+from eindecomp.layout.cut import Axes, Cut, combined, pending_in
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.view import View, view_of
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.search.relaxation import Relaxed
 from eindecomp.planner.search.search import Outcome, Search, solve
@@ -30,12 +30,12 @@ from eindecomp.planner.space.choices import (
     Choices,
     Decision,
     Option,
-    Places,
-    cut_of,
     decided_choices,
     listed_choices,
+    needed_cut,
 )
 from eindecomp.planner.space.following import Wanted, axes_for, left_over, places_for, taken_over
+from eindecomp.planner.space.homes import Places
 from eindecomp.planner.space.pieces import Levels, Pieces, Vector, pieces_of
 from eindecomp.planner.space.pin import assignments_of, choices_reaching, pinned_choices
 from eindecomp.solve.clock import has_passed
@@ -111,7 +111,8 @@ class Followers:
     @cached_property
     def views(self) -> dict[str, View]:
         """How each of them can be cut."""
-        return {name: view_of(self.search.graph, v) for name, v in self.vertices.items()}
+        rules, graph = self.search.rules, self.search.graph
+        return {name: rules.view_of(graph, v) for name, v in self.vertices.items()}
 
     @cached_property
     def readers(self) -> dict[str, list[tuple[str, int]]]:
@@ -176,7 +177,10 @@ class Followers:
         view = self.views[name]
         wanted: dict[int, Axes] = {}
         for k in sorted(held, key=lambda k: k != first):
-            for dim, span in zip(view.reads[k] or (), held[k], strict=True):
+            if (left := pending_in(held[k])) is not None:
+                ways = (i for i, way in enumerate(view.ways) if k in way.operands)
+                wanted |= {len(view.cut_labels) + i: left.axes for i in ways}
+            for dim, span in zip(view.reads[k] or (), combined(held[k]), strict=True):
                 if (label := view.index(dim)) is not None and span.axes:
                     wanted.setdefault(label, span.axes)
         return tuple(wanted.items())
@@ -194,12 +198,11 @@ class Followers:
         if self.pieces:
             return total  # all reduce alike
         own = listed_choices(self.views[name], self.mesh, (option,))
-        sizes = (vertex.elements, state_bytes(graph, vertex), vertex.dtype.itemsize)
+        sizes = (vertex.elements, partial_bytes(graph, vertex), vertex.dtype.itemsize)
         return total + float(price.reduce_scatter(own, *sizes).min())
 
     def _need(self, name: str, k: int, own: Assignment) -> Cut:
-        view = self.views[name]
-        return cut_of(view, view.reads[k] or (), own)
+        return needed_cut(self.views[name], self.mesh, k, own)
 
     def _home(self, name: str, option: Option) -> Cut:
         return listed_choices(self.views[name], self.mesh, (option,)).homes[0]
@@ -211,7 +214,7 @@ class Followers:
         for need in needs:
             wanted = tuple(
                 (label, span.axes)
-                for dim, span in zip(view.output, need, strict=True)
+                for dim, span in zip(view.output, combined(need), strict=True)
                 if (label := view.index(dim)) is not None
             )
             own = None if pieces is None else axes_for(self.mesh, self.levels, pieces, wanted)
@@ -259,11 +262,11 @@ class Followers:
         )
         after: list[Wanted] = [
             tuple((d, span.axes) for d, span in enumerate(need) if span.axes)
-            for need in (*needs, ())
+            for need in (*(need if view.stays else combined(need) for need in needs), ())
         ]
         wanted = [self._wanted(name, held, first) for first in held]
         for dims in after:
-            labels = {view.index(view.output[d]): axes for d, axes in dims}
+            labels = {view.index(view.output[d]): axes for d, axes in dims if d < len(view.output)}
             wanted.append(tuple((i, axes) for i, axes in labels.items() if i is not None))
         rows: dict[Assignment, None] = {now.assignment: None}
         for each in wanted:

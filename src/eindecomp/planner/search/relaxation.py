@@ -22,7 +22,7 @@ from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes
+from eindecomp.graph.work import partial_bytes
 from eindecomp.layout.view import View, planned_views, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
@@ -40,7 +40,7 @@ from eindecomp.planner.space.pieces import (
     piece_choices,
     pieces_of,
 )
-from eindecomp.planner.space.viable import viable_parts
+from eindecomp.planner.space.viable import most_pieces, vectors_of
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
@@ -131,7 +131,7 @@ class Relaxation:
             rows = self.search.vectors(vertex, view)
             if rows is not None:
                 return rows
-            return viable_parts(view.sizes, mesh.sizes, alike, even=mesh.cuts_evenly)
+            return vectors_of(view, mesh.sizes, alike, even=mesh.cuts_evenly)
         # A restriction may tell apart labels that are otherwise interchangeable.
         restriction = self.search.restriction
         alike = alike if restriction is None else ()
@@ -187,45 +187,50 @@ def relax(asked: Relaxation, seconds: float) -> Relaxed:
         asked = replace(asked, price=_finest(asked.search.graph, asked.price))
     relaxed = None
     for most in budgets.RELAXED_VECTORS:
-        relaxed = _relax(asked, most, deadline)
         if relaxed is not None or has_passed(deadline):
             break
+        relaxed = _relax(asked, most, deadline)
     relaxed = Relaxed(0) if relaxed is None else relaxed
-    is_known = relaxed.solved or (relaxed.model is not None and not has_passed(deadline))
-    if is_known or not isinstance(asked.price, LeastBytes):
+    if relaxed.pieces or not isinstance(asked.price, LeastBytes):
         return relaxed
-    return replace(relaxed, bound=max(relaxed.bound, _each_alone(asked)))
+    return replace(relaxed, bound=max(relaxed.bound, _each_alone(asked, asked.price)))
 
 
-def _each_alone(asked: Relaxation) -> int:
+def _each_alone(asked: Relaxation, price: LeastBytes) -> int:
     """What all vertices pay at the least if each were alone: a bound that needs no tables.
 
     Each reduces its result and receives what it reads of inputs that are stored once, beyond what
     devices have of those. Of an input that is read n times, each pays an n-th: one second layout
-    may suit all.
+    may suit all. Once time is up, vertices are left out.
     """
-    graph, rules = asked.search.graph, asked.search.rules
-    price: Any = asked.price
+    until = planning_time() + budgets.ALONE_SECONDS
+    graph, rules, mesh = asked.search.graph, asked.search.rules, asked.search.mesh
     choices_of = asked.choices_of(budgets.RELAXED_VECTORS[-1])
     given = {*rules.tie, *rules.pinned}
-    stored = {v.name for v in graph.inputs if rules.has_home(v) and v.name not in given}
-    views = planned_views(graph)
+    stored: dict[str, int] = {}
+    for vertex in graph.inputs:
+        if rules.has_home(vertex) and vertex.name not in given:
+            sizes = view_of(graph, vertex).sizes
+            pieces = most_pieces(sizes, mesh.sizes, even=mesh.cuts_evenly)
+            stored[vertex.name] = vertex.elements * mesh.devices // pieces
+    views = [(name, rules.view_of(graph, graph[name])) for name, _ in planned_views(graph)]
     readers = Counter(name for vertex, _ in views for name in graph[vertex].inputs)
     total = 0
     for name, view in views:
         vertex, own = graph[name], choices_of(graph[name], view)
         if own is None:
             continue
+        if has_passed(until):
+            break
         item = vertex.dtype.itemsize
-        scatter = price.reduce_scatter(own, vertex.elements, state_bytes(graph, vertex), item)
+        scatter = price.reduce_scatter(own, vertex.elements, partial_bytes(graph, vertex), item)
         cost: Any = scatter.min(axis=1)
         for source, reads in zip(vertex.inputs, own.reads, strict=True):
-            if source not in stored or reads is None or view.named is not None:
-                continue
-            at_home = choices_of(graph[source], view_of(graph, graph[source]))
-            if at_home is not None:
-                lacks = price.fetch(at_home.homes, reads.cuts, graph[source].dtype.itemsize)
-                cost = cost + lacks.min(axis=0)[reads.of] // readers[source]
+            if source in stored and reads is not None and view.named is None:
+                cuts: Any = reads.cuts
+                lacks = np.maximum(price.needed(cuts) - stored[source], 0).astype(np.int64)
+                item = graph[source].dtype.itemsize
+                cost = cost + (item * lacks)[reads.of] // readers[source]
         total += int(cost.min())
     return total
 
@@ -285,10 +290,11 @@ def _lightest(
     if not bounding.solved or bounding.choice is None:
         return None
     choice, levels = bounding.choice, (model.price.mesh.sizes,)
+    vectors = _vectors(model, [choice])
+    pieces = {} if vectors is None else _pieces(model, choice)
     return Relaxed(
-        problem.cost_of(choice), _vectors(model, [choice]), _pieces(model, choice), levels,
-        solved=True, is_light=True, model=model,
-    )  # fmt: skip
+        problem.cost_of(choice), vectors, pieces, levels, solved=True, is_light=True, model=model
+    )
 
 
 def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:

@@ -13,7 +13,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.view import View, view_of
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.costs.price import Price, PriceInBytes
@@ -24,7 +24,6 @@ from eindecomp.planner.space.choices import (
     Choices,
     Decision,
     Layouts,
-    Settled,
     choices,
     nestings,
     parts_of_assignments,
@@ -32,9 +31,10 @@ from eindecomp.planner.space.choices import (
     unassigned,
     ways,
 )
+from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
-from eindecomp.planner.space.viable import Restriction, viable_parts
+from eindecomp.planner.space.viable import Restriction, vectors_of, viable_parts
 from eindecomp.solve.clock import planning_time, seconds_since
 from eindecomp.solve.least_usage import least_usage
 from eindecomp.solve.minimize import minimize, minimize_ranked
@@ -84,10 +84,9 @@ class Search:
         price, rules = self.price.on(mesh), self.rules.outer(len(mesh.sizes))
         return replace(self, price=price, rules=rules, memory=memory, devices=self.mesh.devices)
 
-    def hurried(self, share: float, deadline: float | None = None) -> Search:
-        """The same search with a share of the time that is left, until its deadline or another."""
-        until = self.deadline if deadline is None else deadline
-        return replace(self, deadline=part_of_time(until, share))
+    def hurried(self, share: float) -> Search:
+        """The same search with a share of the time that is left."""
+        return replace(self, deadline=part_of_time(self.deadline, share))
 
     @property
     def mesh(self) -> Mesh:
@@ -108,9 +107,11 @@ class Search:
             return assignments_of(view, pinned)
         loose = vertex.name in self.loose and not self.redundant
         redundant = not is_input and (self.redundant or loose)
-        rows = refined(view.sizes, self.mesh, base, axes, redundant)
-        if not loose or not rows or pinned is None:
+        rows = refined(view.sizes, self.mesh, base, axes, redundant, len(view.ways))
+        outer = self.mesh.devices < self.devices and self.restriction is not None
+        if not (loose or outer) or not rows or pinned is None:
             return self.nested(vertex, view, self.restricted(vertex, view, rows), axes)
+        # On outer axes alone, a pin may cut what a restriction leaves to the inner ones.
         rows = self.nested(vertex, view, rows, axes)
         own = choices(view, self.mesh, rows, any_order=True)
         pieces = own.parts.prod(axis=1) * reaching(own, pinned)
@@ -166,7 +167,7 @@ class Search:
             return np.unique(parts[:, :-1], axis=0)
         if self.restriction is None:
             return None
-        parts = viable_parts(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
+        parts = vectors_of(view, mesh.sizes, even=mesh.cuts_evenly)
         return parts[self.restriction(vertex, view, parts, mesh)]
 
     def choices(
@@ -205,7 +206,9 @@ class Search:
     @cached_property
     def most_labels(self) -> int:
         """The most labels that an axis can be given to."""
-        labels = [len(view_of(self.graph, v).labels) for v in self.rules.chosen(self.graph)]
+        labels = [
+            len(self.rules.view_of(self.graph, v).labels) for v in self.rules.chosen(self.graph)
+        ]
         return max([*labels, 1]) + self.redundant
 
     @property

@@ -9,7 +9,7 @@ axis either cuts a dimension of the result, inside the tile, or, after an all-ga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress, product
@@ -25,13 +25,15 @@ from eindecomp.layout.cut import (
     bits_of,
     in_mesh_order,
     interleaved,
-    parts_of,
+    pending_in,
+    pending_span,
     pieces_by,
     span_of,
 )
 from eindecomp.layout.mesh import Mesh, can_cut
-from eindecomp.layout.view import Dims, View
+from eindecomp.layout.view import Dims, View, Way
 from eindecomp.planner import budgets
+from eindecomp.planner.space.homes import Places, Settled, WayHome, homes_of
 from eindecomp.planner.space.viable import most_pieces
 from eindecomp.solve.problem.arrays import Ints, Mask
 
@@ -102,7 +104,7 @@ def unassigned(view: View) -> Assignment:
 
 
 def summed_axes(view: View, assignment: Assignment) -> int:
-    """The axes that cut a label which is aggregated, as bits."""
+    """The axes along which a result is in parts, as bits: of aggregated labels, and of ways."""
     return bits_of(tuple(axis for i in view.aggregated for axis in assignment[i]))
 
 
@@ -113,12 +115,15 @@ def refined(
     base: Assignment,
     axes: Axes,
     redundant: bool = False,
+    ways: int = 0,
 ) -> tuple[Assignment, ...]:
     """Every way to give these axes to labels, all others as in `base`.
 
-    Within a label, they nest in mesh order; `nestings` has all other orders.
+    Within a label, they nest in mesh order; `nestings` has all other orders. The last labels may be
+    `ways` to read operands in parts: then the others are cut by as many of the other axes as fit.
     """
-    most = most_pieces(sizes, mesh.sizes, even=mesh.cuts_evenly)
+    own = len(sizes) - ways
+    most = most_pieces(sizes[:own], mesh.sizes, even=mesh.cuts_evenly)
     labels = range(_UNUSED if redundant or most < mesh.devices else 0, len(sizes))
     rows = np.array(list(product(labels, repeat=len(axes))), dtype=np.int64)
     kept = tuple(tuple(a for a in own if a not in axes) for own in base)
@@ -128,12 +133,25 @@ def refined(
     for label in range(len(sizes)):
         parts[:, label] *= np.where(rows == label, extents, 1).prod(axis=1)
     fits = can_cut(mesh.pieces, np.array(sizes, dtype=np.int64), parts).all(axis=1)
+    if ways:
+        fits &= parts[:, own:].prod(axis=1) <= max(sizes[own:])
+        waiting = sum(bits_of(axes) for axes in kept[own:]) + (rows >= own) @ (1 << np.array(axes))
+        most = _most_beside(sizes[:own], mesh, waiting)
     if not redundant:
-        fits &= parts.prod(axis=1) == most
+        fits &= parts[:, :own].prod(axis=1) == most
     uneven = (np.array(sizes, dtype=np.int64) % np.maximum(parts, 1) != 0).sum(axis=1)
     left = np.flatnonzero(fits)
     left = left[np.argsort(uneven[left], kind="stable")]
     return tuple(_with_axes(kept, row, axes) for row in rows[left].tolist())
+
+
+def _most_beside(sizes: tuple[int, ...], mesh: Mesh, waiting: Ints) -> Ints:
+    """The most pieces that labels can be cut into by axes that do not wait, given as bits."""
+    distinct, of = np.unique(waiting, return_inverse=True)
+    axes = range(len(mesh.sizes))
+    left = [tuple(mesh.sizes[a] for a in axes if not bits >> a & 1) for bits in distinct.tolist()]
+    most = [most_pieces(sizes, factors, even=mesh.cuts_evenly) for factors in left]
+    return np.array(most, dtype=np.int64)[of.reshape(-1)]
 
 
 def _with_axes(kept: Assignment, row: Sequence[int], axes: Axes) -> Assignment:
@@ -202,7 +220,7 @@ def choices(
     return _choices(view, mesh, pairs, any_order=any_order)
 
 
-Option = tuple[Assignment, "Places"]
+Option = tuple[Assignment, Places]
 """An assignment, and where its summed axes go."""
 
 
@@ -223,7 +241,10 @@ def _choices(
 ) -> Choices:
     number = {own: a for a, own in enumerate(dict.fromkeys(own for own, _ in pairs))}
     assignments = tuple(number)
-    reads = tuple(None if dims is None else _reads(view, dims, assignments) for dims in view.reads)
+    reads = tuple(
+        None if dims is None else _reads(view, mesh, k, assignments)
+        for k, dims in enumerate(view.reads)
+    )
     homes: dict[Cut, int] = {}
     ways: dict[tuple[int, int], WayHome] = {}
     for own, settled in pairs:
@@ -249,9 +270,19 @@ def cut_of(view: View, dims: Dims, assignment: Assignment) -> Cut:
     )
 
 
-def _reads(view: View, dims: Dims, assignments: Sequence[Assignment]) -> Reads:
+def needed_cut(view: View, mesh: Mesh, k: int, assignment: Assignment) -> Cut:
+    """The cut in which operand k is read, along the axes of ways to read it pending."""
+    cut = cut_of(view, view.reads[k] or (), assignment)
+    if not view.ways:
+        return cut
+    own = zip(view.ways, assignment[len(view.cut_labels) :], strict=True)
+    axes = [axis for way, axes in own if k in way.operands for axis in axes]
+    return (*cut, pending_span(mesh, axes, view.ways[0].agg)) if axes else cut
+
+
+def _reads(view: View, mesh: Mesh, k: int, assignments: Sequence[Assignment]) -> Reads:
     index: dict[Cut, int] = {}
-    of = [index.setdefault(cut_of(view, dims, own), len(index)) for own in assignments]
+    of = [index.setdefault(needed_cut(view, mesh, k, own), len(index)) for own in assignments]
     return Reads(tuple(index), np.array(of, dtype=np.int64))
 
 
@@ -267,6 +298,19 @@ class Layouts(NamedTuple):
         return (self.home,) if self.second is None else (self.home, self.second)
 
 
+class Wait(NamedTuple):
+    """Axes along which a vertex reads operands in parts that ⊕ has still to combine.
+
+    Operands that are whole there are read as if they were: one device has them, the others the
+    identity of ⊕, or all have them where ⊕ repeated changes nothing. All others are read whole.
+    """
+
+    axes: Axes
+    operands: tuple[int, ...]
+    agg: str
+    """The name of ⊕."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What was chosen for one vertex."""
@@ -275,6 +319,7 @@ class Decision:
     places: Places
     home: Cut
     second: Cut | None = None
+    waits: tuple[Wait, ...] = ()
 
     @property
     def layouts(self) -> Layouts:
@@ -284,7 +329,25 @@ class Decision:
 
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
     """A vertex's choices when a decision leaves only one."""
-    return listed_choices(view, mesh, ((decision.assignment, decision.places),))
+    left = pending_in(decision.home)
+    if decision.waits or left is not None:
+        ways = tuple(Way(wait.operands, wait.agg) for wait in decision.waits)
+        view = view.waiting(ways, mesh.devices, "" if left is None else left.pending)
+    waiting = tuple(wait.axes for wait in decision.waits)
+    return listed_choices(view, mesh, (((*decision.assignment, *waiting), decision.places),))
+
+
+def outward(view: View, decision: Decision) -> Decision:
+    """A decision in which labels and dimensions are only those of the vertex itself.
+
+    Axes of ways to read parts, behind those of labels inside a search, have waits of their own.
+    """
+    own = decision.assignment[: len(view.cut_labels)]
+    ways = zip(view.ways, decision.assignment[len(own) :], strict=True)
+    waits = tuple(Wait(axes, way.operands, way.agg) for way, axes in ways if axes)
+    left = pending_in(decision.home)
+    places = decision.places if left is not None else decision.places[: len(view.output)]
+    return replace(decision, assignment=own, places=places, waits=waits)
 
 
 def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]:
@@ -293,93 +356,3 @@ def parts_by_label(view: View, mesh: Mesh, decision: Decision) -> dict[str, int]
         label: pieces_by(mesh, axes)
         for label, axes in zip(view.labels, decision.assignment, strict=True)
     }
-
-
-Places = tuple[Axes, ...]
-"""For each dimension of the result the summed axes that cut it further, outermost first.
-
-A summed axis that is in none of them replicates the result.
-"""
-_REPLICATED = -1
-
-
-class Settled(NamedTuple):
-    """Where some of the summed axes go, as was decided before; all others may go anywhere."""
-
-    places: Places
-    axes: int
-    """Which axes are settled, as bits."""
-
-
-class WayHome(NamedTuple):
-    """How a home is reached, and how often elements move on the way, all devices together."""
-
-    reduced: int
-    """How many times the partial result's elements move: the reduce-scatter."""
-    gathered: int
-    """How many times the result's elements move afterwards: the all-gather."""
-    places: Places
-
-
-def homes_of(
-    view: View,
-    mesh: Mesh,
-    assignment: tuple[Axes, ...],
-    settled: Settled | None = None,
-    *,
-    any_order: bool = False,
-) -> list[tuple[Cut, WayHome]]:
-    """The homes of one assignment and the ways there.
-
-    Where the places that are settled for some axes leave no room for what others now cut, those
-    axes replicate the result.
-    """
-    reached = list(_homes_of(view, mesh, assignment, settled, any_order=any_order))
-    if not reached and settled is not None:
-        replicated = Settled(((),) * len(view.output), settled.axes)
-        reached = list(_homes_of(view, mesh, assignment, replicated, any_order=any_order))
-    return reached
-
-
-def _homes_of(
-    view: View,
-    mesh: Mesh,
-    assignment: tuple[Axes, ...],
-    settled: Settled | None,
-    *,
-    any_order: bool,
-) -> Iterator[tuple[Cut, WayHome]]:
-    tile = [() if (i := view.index(dim)) is None else assignment[i] for dim in view.output]
-    summed = tuple(sorted(axis for i in view.aggregated for axis in assignment[i]))
-    groups = mesh.devices // pieces_by(mesh, tuple(axis for own in assignment for axis in own))
-    ways = pieces_by(mesh, summed)
-    for places in _places(summed, len(tile), settled, any_order=any_order):
-        home = tuple(
-            span_of(dim, (*own, *inner))
-            for dim, own, inner in zip(view.output, tile, places, strict=True)
-        )
-        sizes = ((span.units, pieces_by(mesh, span.axes)) for span in home)
-        if all(pieces == 1 or can_cut(mesh.pieces, units, pieces) for units, pieces in sizes):
-            scattered = sum(bits_of(inner) for inner in places)
-            copies = ways // parts_of(mesh, scattered)
-            yield home, WayHome(groups * (ways - 1), groups * (copies - 1), places)
-
-
-def _places(
-    summed: Axes, dimensions: int, settled: Settled | None, *, any_order: bool
-) -> Iterator[Places]:
-    """Every way to place the summed axes on dimensions of the result."""
-    fixed = 0 if settled is None else settled.axes
-    before: Places = ((),) * dimensions if settled is None else settled.places
-    kept = tuple(tuple(a for a in own if fixed >> a & 1 and a in summed) for own in before)
-    free = tuple(axis for axis in summed if not fixed >> axis & 1)
-    for row in product(range(_REPLICATED, dimensions), repeat=len(free)):
-        added = [
-            tuple(axis for axis, place in zip(free, row, strict=True) if place == d)
-            for d in range(dimensions)
-        ]
-        pairs = zip(kept, added, strict=True)
-        if not any_order:
-            yield tuple(in_mesh_order(own, more) for own, more in pairs)
-        else:
-            yield from product(*(interleaved(own, more) for own, more in pairs))

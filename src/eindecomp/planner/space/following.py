@@ -13,7 +13,8 @@ from math import prod
 from eindecomp.layout.cut import Axes, pieces_by
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.view import View
-from eindecomp.planner.space.choices import Assignment, Places
+from eindecomp.planner.space.choices import Assignment
+from eindecomp.planner.space.homes import Places
 from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
 from eindecomp.planner.space.viable import most_pieces
 
@@ -62,6 +63,7 @@ def places_for(
 ) -> Places | None:
     """Where summed axes go so that the result lies in these pieces, as wanted; None if nowhere."""
     tile = _tile(view, own)
+    home = (*home, *[(1,) * len(levels)] * (len(tile) - len(home)))  # nothing is left in parts
     left: list[tuple[int, ...]] = []
     for pieces, before in zip(home, pieces_of(mesh, levels, tile), strict=True):
         if any(n % m for n, m in zip(pieces, before, strict=True)):
@@ -78,7 +80,6 @@ def taken_over(
     for label, axes in wanted:
         if all(axis not in other for axis in axes for other in own):
             own[label] = axes
-    most = most_pieces(view.sizes, mesh.sizes, even=mesh.cuts_evenly)
     rest = [a for a in range(len(mesh.sizes)) if all(a not in axes for axes in own)]
     for first in range(len(own)) if rest else range(min(len(own), 1)):
         row = list(own)
@@ -87,8 +88,19 @@ def taken_over(
                 if can_cut(mesh.pieces, view.sizes[label], pieces_by(mesh, (*row[label], axis))):
                     row[label] = (*row[label], axis)
                     break
-        if redundant or prod(pieces_by(mesh, axes) for axes in row) == most:
+        if redundant or uses_all(view, mesh, row):
             yield tuple(row)
+
+
+def uses_all(view: View, mesh: Mesh, own: Sequence[Axes]) -> bool:
+    """Whether labels are cut by as many of the axes as fit, those of ways left out."""
+    cut, ways = own[: len(view.cut_labels)], own[len(view.cut_labels) :]
+    waiting = {axis for axes in ways for axis in axes}
+    left = tuple(size for axis, size in enumerate(mesh.sizes) if axis not in waiting)
+    if waiting and pieces_by(mesh, tuple(waiting)) > max(view.way_sizes):
+        return False
+    most = most_pieces(view.cut_sizes, left, even=mesh.cuts_evenly)
+    return prod(pieces_by(mesh, axes) for axes in cut) == most
 
 
 def left_over(view: View, own: Assignment, wanted: Wanted) -> Iterator[Places]:
@@ -104,8 +116,9 @@ def left_over(view: View, own: Assignment, wanted: Wanted) -> Iterator[Places]:
 
 
 def _tile(view: View, own: Assignment) -> list[Axes]:
-    """The axes that cut each dimension of what is computed."""
-    return [() if (i := view.index(dim)) is None else own[i] for dim in view.output]
+    """The axes that cut each dimension of what is computed and, if it may stay pending, none."""
+    tile = [() if (i := view.index(dim)) is None else own[i] for dim in view.output]
+    return [*tile, ()] if view.stays else tile
 
 
 def _summed(view: View, own: Assignment) -> Axes:

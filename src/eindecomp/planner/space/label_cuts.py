@@ -61,7 +61,7 @@ class Strategy:
         # Those that a number of devices cut come first, each with that number.
         wanted: dict[str, int | None] = degrees | dict.fromkeys(own) | degrees
         columns = {view.labels.index(t): n for t, n in wanted.items() if t in view.labels}
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
+        rows = parts_along(view.cut_sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
         pieces: dict[int, int] = {}
         for i, (column, degree) in enumerate(columns.items()):
             values: list[int] = rows[:, i].tolist()
@@ -130,7 +130,7 @@ class SquareRoot:
         columns = sorted(columns, key=lambda i: -view.sizes[i])[:2]
         if not columns or isinstance(vertex.op, Input):
             return np.ones(len(parts), dtype=bool)
-        rows = parts_along(view.sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
+        rows = parts_along(view.cut_sizes, mesh.sizes, tuple(columns), even=mesh.cuts_evenly)
         rows = rows[rows.prod(axis=1) == rows.prod(axis=1).max()]
         spread = rows[:, 0] / rows[:, -1]
         uneven = np.maximum(spread, 1 / spread) + (spread < 1) * 1e-6

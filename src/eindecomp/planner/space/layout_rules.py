@@ -22,6 +22,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import Cut, outer_cut
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import Dims, View, is_planned, view_of
+from eindecomp.planner.space.pending import Waiting
 from eindecomp.planner.space.pin import Pin, check_can_be_cut, pinned_cuts
 
 
@@ -37,6 +38,13 @@ class LayoutRules:
     """For each tied input the result whose home it has: what the last run has left there."""
     gathered: frozenset[str] = frozenset()
     """Inputs that are fetched for every use anew, never kept in a second layout."""
+    waiting: Mapping[str, Waiting] = field(default_factory=dict[str, Waiting])
+    """How vertices may read operands in parts, and which results may stay so."""
+
+    def view_of(self, graph: Graph, vertex: Vertex) -> View:
+        """The view of a vertex with its ways to read operands in parts."""
+        view = view_of(graph, vertex)
+        return self.waiting[vertex.name].of(view) if vertex.name in self.waiting else view
 
     def has_home(self, vertex: Vertex) -> bool:
         """Whether a tensor lies somewhere and is fetched from there.
@@ -166,6 +174,7 @@ def _kind(graph: Graph, rules: LayoutRules, vertex: Vertex) -> Hashable:
         vertex.dtype,
         vertex in graph.outputs,
         rules.pinned.get(vertex.name),
+        rules.waiting.get(vertex.name),
         vertex.name in rules.tie,
         vertex.name in rules.gathered,
     )

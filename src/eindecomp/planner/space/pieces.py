@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, combinations_with_replacement, pairwise
+from itertools import accumulate, combinations_with_replacement, pairwise, product
 from math import comb, prod
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from eindecomp.errors import PlanError
 from eindecomp.layout.cut import Axes
-from eindecomp.layout.mesh import BALANCED, Mesh, can_cut
+from eindecomp.layout.mesh import BALANCED, Mesh, can_cut, products_of
 from eindecomp.layout.view import Dims, View, dim_parts
 from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import Choices, Reads
@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
 
     own: Vector
     home: Vector
-    """For each dimension of the result."""
+    """For each dimension of the result and, where it may stay pending, in how many parts."""
 
 
 class PieceCount(NamedTuple):
@@ -48,6 +48,8 @@ class PieceCount(NamedTuple):
     label: str | None
     levels: tuple[int, ...] = ()
     """The pieces that the axes of each level of the mesh cut it into."""
+    pending: str = ""
+    """Of a last one that is of no dimension: the ⊕ that combines so many parts of the tensor."""
 
 
 PieceCounts = tuple[PieceCount, ...]
@@ -104,11 +106,20 @@ def piece_choices(view: View, mesh: Mesh, levels: Levels, rows: tuple[Vector, ..
     """A vertex's choices with vectors in place of assignments, homes and needed cuts."""
     vectors = np.array(rows, dtype=np.int64).reshape(len(rows), len(view.labels), len(levels))
     parts = vectors.prod(axis=2)
-    reads = tuple(None if dims is None else _reads(view, dims, vectors) for dims in view.reads)
+    reads = tuple(
+        None if dims is None else _reads(view, k, vectors) for k, dims in enumerate(view.reads)
+    )
     tile = dim_parts(view, view.output, vectors)
     summed = vectors[:, list(view.aggregated)].prod(axis=1)
     copies = mesh.devices // parts.prod(axis=1)
     homes = _homes(view, mesh, levels, tile, bool((summed > 1).any()))
+    if view.stays:  # one more column: the parts that it is left in
+        left = np.array(list(product(*map(products_of, levels))), dtype=np.int64)
+        left = left[(summed[:, None] % left == 0).all(axis=2).any(axis=0)]
+        both = np.repeat(homes, len(left), axis=0), np.tile(left[:, None], (len(homes), 1, 1))
+        homes = np.concatenate(both, axis=1)
+        whole = np.ones((len(tile), 1, *tile.shape[2:]), dtype=np.int64)
+        tile = np.concatenate([tile, whole], axis=1)
     if len(homes) * len(vectors) > budgets.PIECES_AND_HOMES:
         raise PlanError(f"{len(vectors)} ways to cut a vertex, {len(homes)} to leave its result")
     spread = np.ones((len(vectors), len(homes), len(levels)), dtype=np.int64)
@@ -120,11 +131,12 @@ def piece_choices(view: View, mesh: Mesh, levels: Levels, rows: tuple[Vector, ..
     spread_or_one = np.maximum(spread, 1)
     fits &= ((spread > 0) & (summed[:, None] % spread_or_one == 0)).all(axis=2)
     replicated = (summed[:, None] // spread_or_one).prod(axis=2)
-    times = summed.prod(axis=1)[:, None] - 1
-    reduced = np.where(fits, copies[:, None] * times, -1)
-    gathered = np.where(fits, copies[:, None] * (replicated - 1), -1)
+    parts_left = homes[:, -1].prod(axis=1) if view.stays else np.ones(len(homes), dtype=np.int64)
+    times = np.maximum(summed.prod(axis=1)[:, None] // parts_left, 1) - 1
+    reduced = np.where(fits, copies[:, None] * parts_left * times, -1)
+    gathered = np.where(fits, copies[:, None] * parts_left * (replicated - 1), -1)
     kept = fits.any(axis=0)
-    cuts = tuple(_sides(view.output, row) for row in homes[kept].tolist())
+    cuts = tuple(_cut(view.output, row, view.stays) for row in homes[kept].tolist())
     # Numbers of pieces stand in for assignments and cuts; `LeastBytes` takes them.
     make: Any = Choices
     return make(view, mesh, rows, parts, reads, cuts, reduced[:, kept], gathered[:, kept], {})
@@ -142,12 +154,27 @@ def pieces_of(mesh: Mesh, levels: Levels, groups: Iterable[Axes]) -> Vector:
     )
 
 
-def _reads(view: View, dims: Dims, vectors: Ints) -> Any:
+def _reads(view: View, k: int, vectors: Ints) -> Any:
     index: dict[PieceCounts, int] = {}
-    rows: list[list[list[int]]] = dim_parts(view, dims, vectors).tolist()
-    of = [index.setdefault(_sides(dims, row), len(index)) for row in rows]
+    dims = view.reads[k] or ()
+    pieces = dim_parts(view, dims, vectors)
+    agg = view.ways[0].agg if view.ways else ""
+    if agg:
+        own = [len(view.cut_labels) + i for i, way in enumerate(view.ways) if k in way.operands]
+        pieces = np.concatenate([pieces, vectors[:, own].prod(axis=1)[:, None]], axis=1)
+    rows: list[list[list[int]]] = pieces.tolist()
+    of = [index.setdefault(_cut(dims, row, agg), len(index)) for row in rows]
     make: Any = Reads
     return make(tuple(index), np.array(of, dtype=np.int64))
+
+
+def _cut(dims: Dims, row: Sequence[Sequence[int]], agg: str) -> PieceCounts:
+    """The pieces of dimensions and, if there are several, of parts of ⊕."""
+    sides = _sides(dims, row[: len(dims)])
+    parts = prod(row[len(dims)]) if agg else 1
+    if parts == 1:
+        return sides
+    return (*sides, PieceCount(parts, parts, 1, parts, None, tuple(row[len(dims)]), agg))
 
 
 def _sides(dims: Dims, row: Sequence[Sequence[int]]) -> PieceCounts:

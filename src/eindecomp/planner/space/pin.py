@@ -19,13 +19,13 @@ from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
-    Settled,
     choices,
     nestings,
     refined,
     unassigned,
     ways,
 )
+from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.viable import viable_parts
 from eindecomp.solve.problem.arrays import Mask
 

@@ -78,6 +78,34 @@ def viable_parts(
     return rows[np.lexsort((*rows.T[::-1], uneven))] if sizes else rows
 
 
+@lru_cache(maxsize=4096)
+def vectors_of(
+    view: View,
+    factors: tuple[int, ...],
+    alike: tuple[tuple[int, ...], ...] = (),
+    *,
+    even: bool = False,
+) -> Ints:
+    """One row per viable vector of a view, whose last labels may be ways to read parts.
+
+    Factors that go to a way cut nothing; the others cut labels as if there were no more.
+    """
+    if not view.ways:
+        return viable_parts(view.sizes, factors, alike, even=even)
+    kinds = Counter(factors)
+    blocks: list[Ints] = []
+    for taken in product(*(range(count + 1) for count in kinds.values())):
+        waiting = Counter(dict(zip(kinds, taken, strict=True)))
+        most = prod(waiting.elements())
+        if most <= max(view.way_sizes):
+            left = tuple(sorted((kinds - waiting).elements()))
+            rows = viable_parts(view.cut_sizes, left, alike, even=even)
+            ways = viable_parts((most,) * len(view.ways), tuple(waiting.elements()))
+            both = np.repeat(rows, len(ways), axis=0), np.tile(ways, (len(rows), 1))
+            blocks.append(np.concatenate(both, axis=1))
+    return np.concatenate(blocks)
+
+
 def some_parts(
     sizes: tuple[int, ...], factors: tuple[int, ...], count: int, *, even: bool = False
 ) -> Ints:
@@ -85,6 +113,12 @@ def some_parts(
     if count_parts(sizes, factors, even=even) <= count:
         return viable_parts(sizes, factors, even=even)
     return _listed(sizes, factors, len(sizes), most=count, even=even)
+
+
+def some_vectors(view: View, mesh: Mesh, count: int) -> Ints:
+    """Vectors of a view of which nothing is read in parts: all, or `count` where there are more."""
+    rows = some_parts(view.cut_sizes, mesh.sizes, count, even=mesh.cuts_evenly)
+    return np.concatenate([rows, np.ones((len(rows), len(view.ways)), dtype=np.int64)], axis=1)
 
 
 @lru_cache(maxsize=4096)
@@ -240,7 +274,7 @@ class WorkLimit:
             return np.ones(len(parts), dtype=bool)
         tile = {
             label: size / parts[:, k].astype(np.float64)
-            for k, (label, size) in enumerate(zip(view.labels, view.sizes, strict=True))
+            for k, (label, size) in enumerate(zip(view.cut_labels, view.cut_sizes, strict=True))
         }
         operations = parts.astype(np.float64).prod(axis=1) * tile_operations(vertex.op, tile)
         return operations <= self.most[vertex.name] * (1 + budgets.SUM_ROUNDING)
@@ -267,7 +301,7 @@ class SmallTiles:
         if mesh.devices < self.devices or isinstance(vertex.op, Input) or not len(parts):
             return np.ones(len(parts), dtype=bool)
         # The fewest of all, however few of the vectors are asked about.
-        known = some_parts(view.sizes, mesh.sizes, budgets.SMALLEST_VECTORS, even=mesh.cuts_evenly)
+        known = some_vectors(view, mesh, budgets.SMALLEST_VECTORS)
         fewest = self._taken(vertex, view, known).min(initial=2**62)
         return self._taken(vertex, view, parts) <= max(self.nbytes, int(fewest))
 

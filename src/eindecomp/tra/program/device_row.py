@@ -23,6 +23,7 @@ from eindecomp.layout.tiling import (
     device_at,
     ends,
     group_along,
+    place_along,
     replicated_axes,
 )
 from eindecomp.tra.program import steps
@@ -58,11 +59,24 @@ def exchange(receives: Transfers, sends: Transfers, kept: Transfers = ()) -> Exc
 
 
 @lru_cache(maxsize=1 << 10)
-def moves(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Exchange:
-    """What a device receives and sends where a tensor moves from one tiling to another."""
-    both = received(mesh, held, wanted, device), sent(mesh, held, wanted, device)
+def moves(mesh: Mesh, held: Tiling, wanted: Tiling, device: int, first: int = 0) -> Exchange:
+    """What a device receives and sends where a tensor moves from one tiling to another.
+
+    Only the first of devices that differ along the axes `first` want anything.
+    """
+    sends = sent(mesh, held, wanted, device)
+    if first:
+        sends = tuple(each for each in sends if is_first(mesh, first, each.peer))
+    if not is_first(mesh, first, device):
+        return exchange((), sends)
     own = meet(wanted.box(mesh, device), held.box(mesh, device))
-    return exchange(*both, () if own is None else (Transfer(device, own),))
+    receives = received(mesh, held, wanted, device)
+    return exchange(receives, sends, () if own is None else (Transfer(device, own),))
+
+
+def is_first(mesh: Mesh, axes: int, device: int) -> bool:
+    """Whether the coordinates of a device along some axes, given as bits, are all 0."""
+    return not place_along(mesh, axes, device)[0]
 
 
 def received(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
@@ -195,6 +209,8 @@ class DeviceStep:
     exchange: Exchange = NOTHING
     members: tuple[int, ...] = ()
     """For a reduction the devices whose partial results are combined, in this order."""
+    is_identity: bool = False
+    """Of a move, whether the device has nothing of what moves and makes the identity instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +242,10 @@ def step_on(
             return DeviceStep(step, buffers[step.into].box(mesh, device), reads)
         case steps.Move():
             held, wanted = buffers[step.source].tiling, buffers[step.into].tiling
-            own = moves(mesh, held, wanted, device)
-            return DeviceStep(step, wanted.box(mesh, device), (), own)
+            own = moves(mesh, held, wanted, device, step.first)
+            is_identity = not is_first(mesh, step.first, device)
+            box = wanted.box(mesh, device)
+            return DeviceStep(step, box, (), own, is_identity=is_identity)
         case steps.ReduceScatter():
             home = buffers[step.into].tiling.cut
             box, members, own = reduction(mesh, home, step.axes, step.split, device)

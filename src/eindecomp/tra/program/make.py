@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import state_bytes, state_types
+from eindecomp.graph.work import partial_bytes, partial_types
 from eindecomp.lang.dtypes import DType
-from eindecomp.layout.cut import Cut, used_axes
+from eindecomp.layout.cut import Cut, bits_of, combined, pending_in, used_axes
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.overlaps import overlaps, totals
+from eindecomp.layout.overlaps import moved, overlaps, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
-from eindecomp.layout.view import view_of
+from eindecomp.layout.view import View, view_of
 from eindecomp.planner.costs.named_rows import fetched, most_bytes, reduced
 from eindecomp.planner.costs.price import Price, PriceInBytes, price_of
 from eindecomp.planner.plan import Plan
@@ -27,19 +28,21 @@ from eindecomp.planner.space.choices import (
     summed_axes,
 )
 from eindecomp.tra.program import steps
+from eindecomp.tra.program.parts import PartsGraph, ReadInParts, read_in_parts, with_parts
 from eindecomp.tra.program.program import Program
 
 
 def program_of(plan: Plan) -> Program:
     """The program of a plan; what it moves is `plan.traffic`, which for bytes is `plan.cost`."""
-    maker = _ProgramMaker(plan)
+    maker = _ProgramMaker(plan, with_parts(plan.graph, plan.decisions))
     maker.load_inputs()
     for name, decision in plan.decisions.items():
         maker.add(plan.graph[name], decision)
     for vertex in plan.graph.outputs:
         maker.add_output(vertex)
     all_steps = tuple(_with_frees(maker))
-    return Program(plan.graph, plan.mesh, tuple(maker.buffers), all_steps, maker.outputs)
+    graph = maker.split.graph
+    return Program(graph, plan.mesh, tuple(maker.buffers), all_steps, maker.outputs)
 
 
 @dataclass
@@ -47,11 +50,16 @@ class _ProgramMaker:
     """The program so far, and where each tensor lies."""
 
     plan: Plan
+    split: PartsGraph
     buffers: list[steps.Buffer] = field(default_factory=list[steps.Buffer])
     added: list[steps.Step] = field(default_factory=list["steps.Step"])
     """The steps, in order."""
     lies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """The lasting buffers of a tensor: given ones, its home, its second layout."""
+    pending: dict[str, int] = field(default_factory=dict[str, int])
+    """The buffer of a tensor's partial results, where its home has only those."""
+    identities: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The fills with an identity, by tensor and ⊕."""
     outputs: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -84,10 +92,10 @@ class _ProgramMaker:
         wanted: dict[str, dict[Cut, None]] = {vertex.name: {} for vertex in self.plan.graph.inputs}
         for name, decision in self.plan.decisions.items():
             vertex = self.plan.graph[name]
-            choice = decided_choices(view_of(self.plan.graph, vertex), self.mesh, decision)
-            for source, reads in zip(vertex.inputs, choice.reads, strict=True):
-                if reads is not None and source in wanted:
-                    wanted[source][reads.cuts[0]] = None
+            needs = _needs(view_of(self.plan.graph, vertex), decision)
+            for source, need in zip(vertex.inputs, needs, strict=True):
+                if need is not None and source in wanted:
+                    wanted[source][need] = None
         for name, cuts in wanted.items():
             self.lies[name] = []
             for tiling in self._stored_as(name, list(cuts)):
@@ -120,38 +128,74 @@ class _ProgramMaker:
     def add(self, vertex: Vertex, decision: Decision) -> None:
         """All steps of a vertex that is computed."""
         view = view_of(self.plan.graph, vertex)
-        choice = decided_choices(view, self.mesh, decision)
         for source in vertex.inputs:
             # An input is moved to its second layout when it is first read.
             if source in self.plan.given and len(self.lies[source]) == 1:
                 self._keep_second(self.plan.graph[source], self.plan.given[source])
-        reads = self._operands(vertex, choice)
+        reads = self._operands(vertex, view, decision)
         summed = summed_axes(view, decision.assignment)
-        if not summed:
+        partial = summed | sum(bits_of(wait.axes) for wait in decision.waits)
+        if not partial:
             home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
             self.added.append(steps.Compute(vertex.name, reads, home, is_partial=False))
-        else:
-            types = state_types(self.plan.graph, vertex)
-            summed_in = Tiling(cut_of(view, view.output, decision.assignment))
-            partial = self.buffer(vertex, steps.Role.PARTIAL, summed_in, types)
-            self.added.append(steps.Compute(vertex.name, reads, partial, is_partial=True))
-            home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
-            split = summed & ~used_axes(decision.home)
-            rows = self._partial_rows(vertex, choice, reads)
-            self.added.append(steps.ReduceScatter(vertex.name, partial, home, summed, split, rows))
-            if split:
-                self.added.append(steps.AllGather(vertex.name, home, split))
+            self.lies[vertex.name] = [home]
+            self._keep_second(vertex, decision.layouts)
+            return
+        made = self.split.graph[self.split.parts.get(vertex.name, vertex.name)]
+        types = partial_types(self.split.graph, made)
+        tiling = Tiling(cut_of(view, view.output, decision.assignment))
+        parts = self.buffer(made, steps.Role.PARTIAL, tiling, types)
+        is_rounded = made.reduce_dtype is not None
+        is_partial = bool(summed) and not is_rounded
+        self.added.append(steps.Compute(vertex.name, reads, parts, is_partial=is_partial))
+        if decision.waits or pending_in(decision.home) is not None:
+            self._leave_parts(vertex, decision, parts, partial)
+            return
+        home = self.buffer(self.split.graph[vertex.name], steps.Role.HOME, Tiling(decision.home))
+        rows = self._partial_rows(vertex, view, decision, reads)
+        self._reduce(vertex.name, parts, home, partial, rows)
         self.lies[vertex.name] = [home]
         self._keep_second(vertex, decision.layouts)
 
+    def _leave_parts(self, vertex: Vertex, decision: Decision, parts: int, partial: int) -> None:
+        """Combine partial results, except along axes along which they are to stay as they are."""
+        name, whole = vertex.name, self.split.graph[vertex.name]
+        pending, cut = pending_in(decision.home), combined(decision.home)
+        if pending is None:
+            home = self.buffer(whole, steps.Role.HOME, Tiling(cut))
+            self._reduce(name, parts, home, partial)
+            self.lies[name] = [home]
+            self._keep_second(vertex, decision.layouts)
+            return
+        kept = bits_of(pending.axes)
+        if partial != kept:
+            fewer = self.buffer(self.split.combined(name), steps.Role.PARTIAL, Tiling(cut))
+            self._reduce(name, parts, fewer, partial & ~kept)
+            parts = fewer
+        self.pending[name], self.lies[name] = parts, []
+        if decision.second is not None:
+            second = self.buffer(whole, steps.Role.SECOND, Tiling(decision.second))
+            self._reduce(name, parts, second, kept)
+            self.lies[name] = [second]
+
+    def _reduce(
+        self, vertex: str, source: int, into: int, axes: int, rows: steps.MovedRows | None = None
+    ) -> None:
+        """Combine partial results; where several devices want the same, each combines a share."""
+        split = axes & ~used_axes(self.buffers[into].tiling.cut)
+        self.added.append(steps.ReduceScatter(vertex, source, into, axes, split, rows))
+        if split:
+            self.added.append(steps.AllGather(vertex, into, split))
+
     def _partial_rows(
-        self, vertex: Vertex, choice: Choices, reads: tuple[steps.Read | None, ...]
+        self, vertex: Vertex, view: View, decision: Decision, reads: tuple[steps.Read | None, ...]
     ) -> steps.MovedRows | None:
         """The rows of a scatter that are reduced, where those are less than whole blocks."""
-        named = choice.view.named
+        named = view.named
         if named is None or not PriceInBytes(self.mesh).by_rows:
             return None
-        item = state_bytes(self.plan.graph, vertex)
+        choice = decided_choices(view, self.mesh, decision)
+        item = partial_bytes(self.plan.graph, vertex)
         blocks = item * vertex.elements * choice.reduced
         if reduced(choice, blocks, item)[0, 0] == blocks[0, 0]:
             return None
@@ -166,19 +210,51 @@ class _ProgramMaker:
         pattern = steps.pattern_of(self.mesh, *tilings)
         self.added.append(steps.Move(vertex, source, into, pattern, rows))
 
-    def _operands(self, vertex: Vertex, choice: Choices) -> tuple[steps.Read | None, ...]:
+    def _operands(
+        self, vertex: Vertex, view: View, decision: Decision
+    ) -> tuple[steps.Read | None, ...]:
         """Where all operands are read: an index first, which may say what is fetched of a table."""
-        sources = [*zip(vertex.inputs, choice.reads, strict=True)]
-        named = choice.view.named
-        if named is None or named.is_result or not PriceInBytes(self.mesh).by_rows:
+        needs, named = _needs(view, decision), view.named
+        ways = [read_in_parts(self.plan.decisions, vertex, k) for k in range(len(needs))]
+        by_rows = named is not None and not named.is_result and PriceInBytes(self.mesh).by_rows
+        if not by_rows or ways[0] is not None:
             return tuple(
-                None if need is None else self._operand(vertex, source, need.cuts[0])
-                for source, need in sources
+                None
+                if need is None
+                else self._operand(vertex, source, need)
+                if way is None
+                else self._in_parts(vertex, source, need, way)
+                for source, need, way in zip(vertex.inputs, needs, ways, strict=True)
             )
-        (table, wanted), (index, at) = sources
-        assert wanted is not None and at is not None  # noqa: S101, PT018 - lookups read both
-        where = self._operand(vertex, index, at.cuts[0])
+        choice, (table, index) = decided_choices(view, self.mesh, decision), vertex.inputs
+        assert needs[1] is not None  # noqa: S101 - lookups read both
+        where = self._operand(vertex, index, needs[1])
         return self._looked_up(vertex, choice, table, where), where
+
+    def _in_parts(self, vertex: Vertex, source: str, need: Cut, way: ReadInParts) -> steps.Read:
+        """Where an operand is read in parts: its own, or all of it on the first device only."""
+        first = way.first
+        if way.is_pending:
+            held = self.pending[source]
+            if not _inside(self.mesh, need, self.buffers[held].tiling.cut):
+                name = self.plan.graph[source]
+                raise PlanError(f"{vertex} reads more of {name} in parts than devices hold")
+            if not first:
+                return steps.Read(held, need)
+        elif isinstance(self.plan.graph[source].op, Fill):
+            held = self._operand(vertex, source, need).buffer
+        else:
+            held = self._nearest(source, need, first)
+        tensor = self.split.graph[self.buffers[held].tensor]
+        key = (tensor.name, way.agg)
+        if key not in self.identities:
+            self.identities[key] = self.split.identity(tensor, way.agg).name
+        piece = self.buffer(tensor, steps.Role.PIECE, Tiling(need))
+        travels = moved(self.mesh, [self.buffers[held].tiling.cut], [need], first)[0, 0]
+        pattern = steps.PointToPoint() if travels else steps.LocalSlice()
+        move = steps.Move(vertex.name, held, piece, pattern, None, first, self.identities[key])
+        self.added.append(move)
+        return steps.Read(piece, need)
 
     def _looked_up(
         self, vertex: Vertex, choice: Choices, source: str, index: steps.Read
@@ -216,11 +292,16 @@ class _ProgramMaker:
         self._move(vertex.name, held, piece)
         return steps.Read(piece, need)
 
-    def _nearest(self, source: str, need: Cut) -> int:
-        """The buffer of a tensor from which fetching costs the plan's objective least."""
-        lies = self.lies[source]
+    def _nearest(self, source: str, need: Cut, first: int = 0) -> int:
+        """The buffer of a tensor from which fetching costs the plan's objective least.
+
+        With `first`, the one from which it moves least to the first devices along these axes.
+        """
+        lies = self._whole(source)
         if source in self.plan.decisions or source in self.plan.given:
             cuts = [self.buffers[number].tiling.cut for number in lies]
+            if first:
+                return lies[int(moved(self.mesh, cuts, [need], first)[:, 0].argmin())]
             item = self.plan.graph[source].dtype.itemsize
             return lies[int(self.price.fetch(cuts, [need], item)[:, 0].argmin())]
         return next(n for n in lies if _inside(self.mesh, need, self.buffers[n].tiling.cut))
@@ -235,7 +316,20 @@ class _ProgramMaker:
             self.added.append(steps.Generate(made, None))
             self.outputs[vertex.name] = made
         elif not isinstance(vertex.op, Input):
-            self.outputs[vertex.name] = self.lies[vertex.name][0]
+            self.outputs[vertex.name] = self._whole(vertex.name)[0]
+
+    def _whole(self, name: str) -> list[int]:
+        """The buffers of a tensor that have all of it, not partial results."""
+        if not self.lies[name]:
+            raise PlanError(f"{self.plan.graph[name]} is read whole, and is left pending")
+        return self.lies[name]
+
+
+def _needs(view: View, decision: Decision) -> list[Cut | None]:
+    """What every device needs of each operand; None for one whose elements are never read."""
+    return [
+        None if dims is None else cut_of(view, dims, decision.assignment) for dims in view.reads
+    ]
 
 
 @lru_cache(maxsize=1 << 14)

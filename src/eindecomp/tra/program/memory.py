@@ -4,7 +4,7 @@ Inputs are held throughout, tied ones until they are last read. A result is held
 makes it to the last one that reads it, outputs to the end; so are its second layout and its partial
 results. What a reader has fetched is an array of its own unless it lies inside what the device
 holds anyway: then it is a view. A reduction works on two blocks beside the partial results: the sum
-so far, and what has just arrived.
+so far, and what has just arrived; on a third where that has another type.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from eindecomp.graph.work import reducing_bytes
 from eindecomp.layout.boxes import meet, volume
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.program import Program
@@ -106,4 +107,5 @@ def working_bytes(program: Program, step: Step, device: int) -> int:
         return 0
     tiling = program.buffers[step.into].tiling
     own = Tiling(tiling.cut, step.split).box(program.mesh, device)
-    return 2 * volume(own) * program.buffers[step.source].item
+    parts = program.buffers[step.source].types
+    return volume(own) * reducing_bytes(program.graph, program.computed_by(step), parts)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.layout.cut import axes_in, parts_of
 from eindecomp.layout.mesh import Mesh
@@ -38,6 +39,7 @@ class Program:
     """Steps in an order in which they can be carried out one by one, on all devices alike."""
 
     graph: Graph
+    """That of the plan; where it leaves results pending, their parts are vertices, too."""
     mesh: Mesh
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
@@ -85,6 +87,10 @@ class Program:
                 sent += item * own.exchange.elements_out
         return DeviceRow(device, row, received, sent)
 
+    def computed_by(self, step: Compute | ReduceScatter) -> Vertex:
+        """The vertex whose kernel a step calls."""
+        return self.graph[self.buffers[step.into].tensor]
+
     def moved_by(self, step: Step) -> int:
         """The bytes that all devices receive in a step; at most, where only some rows move."""
         match step:
@@ -92,7 +98,8 @@ class Program:
                 return most
             case Move():
                 source, into = self.buffers[step.source].tiling, self.buffers[step.into]
-                return into.item * int(moved(self.mesh, [source.cut], [into.tiling.cut])[0, 0])
+                cuts = [source.cut], [into.tiling.cut]
+                return into.item * int(moved(self.mesh, *cuts, step.first)[0, 0])
             case ReduceScatter() | AllGather():
                 source = self.buffers[step.source]
                 ways = parts_of(self.mesh, step.axes)
@@ -103,8 +110,8 @@ class Program:
     @cached_property
     def operations(self) -> int:
         """The scalar operations of all vertices that are computed."""
-        computed = (step.vertex for step in self.steps if isinstance(step, Compute))
-        return sum(operations(self.graph, self.graph[name]) for name in computed)
+        computed = (self.computed_by(step) for step in self.steps if isinstance(step, Compute))
+        return sum(operations(self.graph, vertex) for vertex in computed)
 
     @cached_property
     def tasks(self) -> int:
@@ -194,7 +201,8 @@ class Program:
                 reads = ", ".join("-" if r is None else named(r.buffer) for r in step.reads)
                 return f"compute {named(step.into)} from {reads or 'nothing'}"
             case Move():
-                how = f"to {named(step.into)} for {step.vertex}: {step.pattern},"
+                to = f"{'the first of ' * bool(step.first)}{named(step.into)}"
+                how = f"to {to} for {step.vertex}: {step.pattern},"
             case ReduceScatter() | AllGather():
                 axes = ", ".join(self.mesh.names[axis] for axis in axes_in(self.mesh, step.axes))
                 to = f"to {named(step.into)} " * isinstance(step, ReduceScatter)

@@ -63,7 +63,10 @@ class MovedRows:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """One kernel call on every device: a tile of a vertex, or a part of its sum."""
+    """One kernel call on every device: a tile of a vertex, or a part of its sum.
+
+    The kernel is that of the tensor of `into`, which for results that stay in parts is another.
+    """
 
     vertex: str
     reads: tuple[Read | None, ...]
@@ -83,13 +86,18 @@ class Move:
     pattern: Pattern
     rows: MovedRows | None = None
     """The rows that are put together, nothing else of the block; None for all of it."""
+    first: int = 0
+    """The axes (as bits) along which only the first device receives anything."""
+    identity: str = ""
+    """The fill that all others make instead, with the identity of what combines their parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
     """Devices that differ along `axes` combine their partial results, each device one block.
 
-    Partial results are combined in the order of the devices' numbers and finished into `into`. A
+    Partial results are combined in the order of the devices' numbers and finished into `into`, by
+    the kernel of its tensor; where they differ along other axes, too, that holds partial results. A
     device reduces its own block or, where several hold the same one (along `split`), its share.
     """
 
@@ -174,7 +182,7 @@ class Role(Enum):
     SECOND = "second layout"
     """A copy that is kept for several readers."""
     PARTIAL = "partial"
-    """Partial results that wait to be reduced."""
+    """Partial results that wait to be reduced; readers may use them where they are."""
     PIECE = "piece"
     """What one reader has fetched or generated for itself."""
 

@@ -76,8 +76,9 @@ class Durations:
         lie = tuple((buffers[n].tiling, buffers[n].types) for n in steps.used_by(step))
         if isinstance(step, steps.Compute):
             cuts = tuple(None if read is None else read.cut for read in step.reads)
-            return self.program.graph[step.vertex].op, cuts, lie
-        return type(step), lie, getattr(step, "axes", 0), getattr(step, "split", 0)
+            return self.program.computed_by(step).op, cuts, lie
+        which = (getattr(step, name, 0) for name in ("axes", "split", "first"))
+        return type(step), lie, *which
 
     def _duration(self, step: steps.Step) -> Duration:
         mesh, levels, buffers = self.program.mesh, self.levels, self.program.buffers
@@ -129,7 +130,7 @@ class Durations:
             case _:
                 peers = None
         way = self.network.gather
-        return move_phases(mesh, self.levels, held, wanted, source.item, way, peers)
+        return move_phases(mesh, self.levels, held, wanted, source.item, way, peers, step.first)
 
     def _timed(self, phases: list[Phase]) -> tuple[TimedPhase, ...]:
         return tuple(self._seconds(phase) for phase in phases)
@@ -204,7 +205,7 @@ def compute_seconds(
 def kernel_seconds(program: Program, machine: Machine, step: steps.Compute) -> Floats:
     """What a kernel call takes on every device: for its own tile, not the largest one."""
     graph, mesh = program.graph, program.mesh
-    vertex = graph[step.vertex]
+    vertex = program.computed_by(step)
     view, made = view_of(graph, vertex), program.buffers[step.into]
     lengths: dict[str, Any] = {}
     _note_lengths(lengths, view.output, made.tiling.cut, program)

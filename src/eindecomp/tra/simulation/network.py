@@ -13,6 +13,7 @@ from eindecomp.errors import InputError
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import axes_in, interval, is_plain, pieces_by
 from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.overlaps import first_along
 from eindecomp.layout.tiling import Tiling, replicated_axes
 from eindecomp.planner.costs.collectives import Level, crossed, fetched_by, rounds_of, sharers
 from eindecomp.planner.costs.machine import FETCHES, ROUNDS, Collective
@@ -174,18 +175,20 @@ def move_phases(
     item: int,
     way: str,
     peers: Peers | None = None,
+    first: int = 0,
 ) -> list[Phase]:
     """A move level by level from the outermost in, or directly; its peers are found if not given.
 
-    Devices that want the same block share what comes in from outside, and hand it on.
+    Devices that want the same block share what comes in from outside, and hand it on. Only the
+    first ones along the axes `first` want anything.
     """
-    taken, given, ends = _amounts(mesh, levels, held, wanted, item)
+    taken, given, ends = _amounts(mesh, levels, held, wanted, item, first)
     cuts = [held.cut], [wanted.cut]
     if way == "direct":
         received, sent = (each.reshape(-1, *mesh.sizes) for each in (taken, given))
         return [Phase(received, sent, 1, peers or _pairs(ends), "point_to_point")]
     among = [int(sharers(mesh, *cuts, level.axes[-1] + 1)[0, 0]) for level in levels]
-    if held.split or wanted.split:
+    if held.split or wanted.split or first:
         among = [1] * len(among)
     if peers is None:
         gathered = [a for a in range(len(mesh.sizes)) if fetched_by(*cuts, a)["all_gather"][0, 0]]
@@ -205,15 +208,16 @@ def move_phases(
 
 
 def _amounts(
-    mesh: Mesh, levels: Sequence[Level], held: Tiling, wanted: Tiling, item: int
+    mesh: Mesh, levels: Sequence[Level], held: Tiling, wanted: Tiling, item: int, first: int
 ) -> tuple[Ints, Ints, list[tuple[Ints, Ints]]]:
     """The bytes that devices take and give on each level, and who takes from whom."""
     devices = mesh.devices
     taken = np.zeros((len(levels), devices), dtype=np.int64)
     given = np.zeros_like(taken)
     ends: list[tuple[Ints, Ints]] = []
+    takes = np.isin(np.arange(devices), first_along(mesh, first))
     for rows, table in _tables(mesh, held, wanted):
-        table = table * item
+        table = table * item * takes[rows, None]
         to, source = np.nonzero(table)
         ends.append((to + rows[0], source))
         alike = np.ones(table.shape, dtype=bool)

@@ -126,10 +126,11 @@ def finish_early(tiled: TileProgram) -> TileProgram:
         ordered += row
         done.update(op.into for op in row)
         for other in list(waiting):
-            if all(done.issuperset(op.sources) for op in other):
+            own = {op.into for op in other}  # shares are assembled, then blocks of what comes out
+            if all(own | done >= {*op.sources} for op in other):
                 waiting.remove(other)
                 ordered += other
-                done.update(op.into for op in other)
+                done |= own
     return replace(tiled, ops=tuple(ordered))
 
 

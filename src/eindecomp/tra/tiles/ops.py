@@ -293,6 +293,8 @@ class _TileMaker:
                         [part] = self._make(OpKind.ASSEMBLE, step.source, device, own.box, (part,))
                     parts.append(part)
                 return self._make(OpKind.REDUCE, step.into, device, own.box, tuple(parts))
+            case steps.Move() if own.is_identity:
+                return self._make(OpKind.FILL, step.into, device, own.box, of=step.identity)
             case steps.Move() | steps.AllGather():
                 return self._gathered(step.source, step.into, device, own)
 
@@ -301,7 +303,9 @@ class _TileMaker:
         box, memory = own.box, self.memories[device]
         if not volume(box):
             return self._make(OpKind.ASSEMBLE, into, device, box)
+        is_partial = self.program.buffers[source].role is steps.Role.PARTIAL
         near = [d for d in range(self.program.devices) if self.memories[d] == memory]
+        near = [] if is_partial else near  # others have other parts
         for peer in (device, *near):
             for block in self.held.get((source, peer), ()):
                 if inside(box, block.box):
@@ -325,15 +329,25 @@ class _TileMaker:
         raise AssertionError(f"device {device} lacks a block of buffer {buffer}")
 
     def _make(
-        self, kind: OpKind, buffer: int, device: int, box: Box, reads: tuple[Block | None, ...] = ()
+        self,
+        kind: OpKind,
+        buffer: int,
+        device: int,
+        box: Box,
+        reads: tuple[Block | None, ...] = (),
+        of: str | None = None,
     ) -> tuple[Block, ...]:
-        """A new tile, or the one that an equal operation has made in this memory."""
+        """A new tile, or the one that an equal operation has made in this memory.
+
+        It is `of` the tensor of the buffer, if not of another.
+        """
         made, memory = self.program.buffers[buffer], self.memories[device]
-        key = (kind, made.tensor, made.types, memory, box, reads)
+        tensor = made.tensor if of is None else of
+        key = (kind, tensor, made.types, memory, box, reads)
         number = self.known.get(key)
         if number is None:
             number = self.known[key] = len(self.tiles)
-            self.tiles.append(Tile(number, made.tensor, box, made.types, memory))
+            self.tiles.append(Tile(number, tensor, box, made.types, memory))
             self.ops.append(TileOp(kind, number, reads, device))
         return (Block(number, box),)
 
