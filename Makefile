@@ -99,6 +99,7 @@ WHEELS ?= wheels
 GPU_JOBS ?= 8
 LOGS := $(or $(OUT),$(GPU))
 TESTED := tests/gpu tests/engines/torch tests/kernels/torch \
+	tests/engines/test_pending.py tests/engines/test_reduce_types.py \
 	tests/engines/test_bind.py tests/engines/test_every_kind.py tests/engines/test_uneven_pieces.py
 
 test-gpu:
