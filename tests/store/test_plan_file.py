@@ -273,7 +273,9 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put({"k": 4}, "pin", "Z"), "vertices.Z: Z[k,m] does not lie where it is pinned, {'k': 4}"),
     (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie where it is pinned, {}"),
     (put("bound", "objective"), "pin, tie and memory: objective 'bound' has no layouts"),
-    (put(1.2, "work"), "work: must be null where orders is: no order was chosen"),
+    (put(1.2, "work"), "work: must be null where orders is, and pending false"),
+    (put({"all": "int8"}, "reduce_dtype"), "reduce_dtype: reduce_dtype: partial results travel"),
+    (put({"all": 2}, "reduce_dtype"), "reduce_dtype.all: must be a text"),
     (
         put(ORDERS, "orders"),
         "work: must be the limit within which the orders were chosen, not null",

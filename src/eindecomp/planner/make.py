@@ -175,7 +175,8 @@ def plan(
         chosen.costs, min(bound, total),
         strategy=strategy_form(strategy),
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
-        work=None if chosen.orders is None else work, orders=chosen.orders, pending=chosen.pending,
+        work=limit if chosen.orders is not None or chosen.pending else None,
+        orders=chosen.orders, pending=chosen.pending,
         reduce_dtype=types, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip

@@ -54,8 +54,8 @@ class Plan:
             "new_W"}`: both have one home.
         machine: What seconds are of, such as an `ed.Machine`.
         memory: The most bytes that a device may hold, such as `2**30`.
-        work: How many times the least operations contraction orders may take, such as `1.2`; None
-            if none was chosen.
+        work: How many times the least operations contraction orders may take, such as `1.2`, and
+            contractions that read operands in parts; None if there are neither.
         orders: Among which contraction orders that of the graph was chosen, such as
             `orders.considered`; None if it was not.
         pending: Whether some results might stay in parts, such as `True`; `decisions["Z"].waits`

@@ -316,7 +316,8 @@ def _space(plan: Plan) -> Iterator[str]:
         cut = "any number of devices" if may_repeat(plan.objective) else "all devices"
         yield f"every vertex divided among {cut}{', as far as sizes allow' * bool(repeated(plan))}"
         if plan.pending:
-            work = "" if plan.work is None else f", contractions within {plan.work:g} × their work"
+            is_free = plan.work is None or plan.objective == "time"
+            work = "" if is_free else f", contractions within {plan.work:g} × their work"
             yield f"results in parts where all their readers can read them so{work}"
     if types := travel_words(plan.reduce_dtype):
         yield types

@@ -113,14 +113,16 @@ def read_strategy(
 
 
 def read_orders(graph: Graph, root: Field) -> tuple[float | None, Orders | None]:
-    """The limit on work and the orders chosen within it: a plan has both or neither."""
+    """The limit on work, and the orders chosen within it."""
     work = root["work"].if_any(Field.number_or_inf)
     if work is not None:
         with root["work"].named():
             check_work(work)
     orders = root["orders"].if_any(lambda field: _orders(graph, field))
-    if orders is None and work is not None:
-        raise root["work"].wrong("must be null where orders is: no order was chosen")
+    if orders is None and work is not None and not root["pending"].truth():
+        raise root["work"].wrong(
+            "must be null where orders is, and pending false: it limits nothing"
+        )
     if orders is not None and work is None:
         raise root["work"].wrong("must be the limit within which the orders were chosen, not null")
     return work, orders

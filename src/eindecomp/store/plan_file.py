@@ -117,12 +117,6 @@ def from_json(data: bytes, name: str = "plan") -> Plan:
 
 def _plan(root: Field) -> Plan:
     graph = _graph(root["graph"])
-    tie = {name: result.text() for name, result in root["tie"].members()}
-    ties = checked_ties(graph, tie)
-    with root["reduce_dtype"].named():
-        travels = {name: of.text() for name, of in root["reduce_dtype"].members()}
-        travels = reduce_types(graph, travels)
-    graph = with_reduce_types(graph, travels, ties)
     pieces, lookups = root["pieces"].one_of(PIECES), root["lookups"].one_of(LOOKUPS)
     mesh = replace(Mesh.of_axes(read_axes(root["mesh"])), pieces=pieces, lookups=lookups)
     objective = root["objective"].one_of(OBJECTIVES)
@@ -132,9 +126,14 @@ def _plan(root: Field) -> Plan:
         raise root["machine"].wrong("objective 'time' needs a machine")
     decisions = read_decisions(graph, mesh, root["vertices"])
     pin = read_pin(graph, mesh, root["pin"])
+    tie = {name: result.text() for name, result in root["tie"].members()}
     memory = root["memory"].if_any(Field.whole)
     if objective == "bound" and (pin or tie or memory is not None):
         raise PlanError("pin, tie and memory: objective 'bound' has no layouts")
+    ties = checked_ties(graph, tie)
+    travels = {name: of.text() for name, of in root["reduce_dtype"].members()}
+    with root["reduce_dtype"].named():
+        graph = with_reduce_types(graph, reduce_types(graph, travels), ties)
     rules = LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
     strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     if restriction is not None:
