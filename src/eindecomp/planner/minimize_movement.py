@@ -47,8 +47,12 @@ from eindecomp.planner.search.search import (
     part_of_time,
     solve,
 )
-from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little
-from eindecomp.planner.space.choices import Choices, decided_choices, outward, parts_by_label
+from eindecomp.planner.search.smallest_plan import (
+    fitting_plan,
+    refuse_too_little,
+    within_memory,
+)
+from eindecomp.planner.space.choices import Choices, outward, parts_by_label
 from eindecomp.planner.space.pending import waiting_of
 from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
@@ -182,7 +186,8 @@ def _chosen(
     return first
 
 
-_AXES, _COMBINED = "", "combined"  # the names of plans that no other strategy leads to
+_AXES, _COMBINED, _UNLIMITED = "", "combined", "without a limit on memory"
+"""The names of plans that no other strategy leads to."""
 
 
 @dataclass
@@ -219,22 +224,40 @@ class Starts:
         search = replace(self.search, deadline=deadline)
         if is_small(search):
             return
-        until = planning_time() + budgets.FIRST_AXES_SECONDS
-        until = max(part_of_time(deadline, budgets.FIRST_AXES_SHARE), until)
-        with suppress(UnsolvedError, PlanError):
-            plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
-            self.plans[_AXES] = replace(plan, bound=0)
-        is_free = search.restriction is None and not search.rules.pinned
-        if is_free and search.memory is None and not search.loose:
+        is_limited = search.memory is not None
+        is_free = search.restriction is None and not search.rules.pinned and not search.loose
+        if is_free and is_limited:
+            self.plans |= self._fitting({_UNLIMITED: search})
+        if not self.plans:
+            self._choose_axes(search)
+        if is_free:
             is_plain = isinstance(search.price, PriceInBytes)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
-            self.plans |= _starts(first, until, needed=False)
-        if self.plans and search.memory is None and not search.loose:
+            own = {name: replace(each, deadline=until) for name, each in first.items()}
+            self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
+        if self.plans and not is_limited and not search.loose:
             hurried = search.hurried(budgets.FIRST_COMBINED_SHARE)
             best = min(self.plans.values(), key=lambda each: each.rank)
             for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
                 self.plans[_COMBINED] = plan
+
+    def _choose_axes(self, search: Search) -> None:
+        """A plan, one axis at a time."""
+        until = planning_time() + budgets.FIRST_AXES_SECONDS
+        until = max(part_of_time(search.deadline, budgets.FIRST_AXES_SHARE), until)
+        with suppress(UnsolvedError, PlanError):
+            plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
+            self.plans[_AXES] = replace(plan, bound=0)
+
+    def _fitting(self, named: Mapping[str, Search]) -> Iterator[tuple[str, Outcome]]:
+        """What is found without the limit on memory, which takes far less time, made to fit."""
+        until = min(search.deadline for search in named.values())
+        free = {name: replace(search, memory=None) for name, search in named.items()}
+        for name, plan in _starts(free, until, needed=False):
+            fitting = within_memory(replace(self.search, deadline=until), plan)
+            if fitting is not None:
+                yield name, replace(fitting, bound=0)
 
     def found(self, deadline: float) -> Iterable[Outcome]:
         """All those that are found in a part of the time."""
@@ -359,19 +382,6 @@ def _start_from_pins(search: Search) -> Outcome | None:
 
     with suppress(UnsolvedError, PlanError):
         return replace(solve(search, of), bound=0)
-    return None
-
-
-def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
-    """The same with second layouts that fit into memory; None if there is no such plan."""
-
-    def of(vertex: Vertex, view: View) -> Choices:
-        if isinstance(vertex.op, Input) and vertex.name not in outcome.decisions:
-            return search.every_choice(vertex, view)
-        return decided_choices(view, search.mesh, outcome.decisions[vertex.name])
-
-    with suppress(UnsolvedError, PlanError):
-        return solve(search, of)
     return None
 
 

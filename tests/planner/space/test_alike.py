@@ -17,9 +17,9 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.price import PriceInBytes
-from eindecomp.planner.minimize_movement import within_memory
 from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.search import Search, all_axes
+from eindecomp.planner.search.smallest_plan import within_memory
 from eindecomp.planner.space.layout_rules import LayoutRules, alike_vertices
 from eindecomp.planner.space.strategy import applicable
 

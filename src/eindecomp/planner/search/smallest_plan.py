@@ -6,11 +6,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 from eindecomp.errors import PlanError, UnsolvedError
+from eindecomp.graph.ops import Input
+from eindecomp.graph.vertex import Vertex
+from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.model.memory_limit import Lifetimes, held_at_least
 from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
-from eindecomp.planner.search.search import Outcome, Search, no_plan_fits
+from eindecomp.planner.search.search import Outcome, Search, no_plan_fits, solve
+from eindecomp.planner.space.choices import Choices, decided_choices
 from eindecomp.solve.clock import planning_time
 
 
@@ -57,3 +61,16 @@ def _refusal(search: Search, why: str, smallest: Outcome | None) -> PlanError:
         f"{smallest.fullest + 1} of {len(steps)}, which computes "
         f"{search.graph[steps[smallest.fullest]]}"
     )
+
+
+def within_memory(search: Search, outcome: Outcome) -> Outcome | None:
+    """The same with second layouts that fit into memory; None if there is no such plan."""
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if isinstance(vertex.op, Input) and vertex.name not in outcome.decisions:
+            return search.every_choice(vertex, view)
+        return decided_choices(view, search.mesh, outcome.decisions[vertex.name])
+
+    with suppress(UnsolvedError, PlanError):
+        return solve(search, of)
+    return None

@@ -330,7 +330,8 @@ class Decision:
 def decided_choices(view: View, mesh: Mesh, decision: Decision) -> Choices:
     """A vertex's choices when a decision leaves only one."""
     left = pending_in(decision.home)
-    if decision.waits or left is not None:
+    is_outward = len(decision.assignment) == len(view.cut_labels)
+    if is_outward and (decision.waits or left is not None):
         ways = tuple(Way(wait.operands, wait.agg) for wait in decision.waits)
         view = view.waiting(ways, mesh.devices, "" if left is None else left.pending)
     waiting = tuple(wait.axes for wait in decision.waits)
