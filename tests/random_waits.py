@@ -112,7 +112,8 @@ class _Maker:
             if not sets:
                 continue
             own = self.rng.choice(sets)
-            result = carried(vertex.op.join, own, agg) if isinstance(vertex.op, EinSum) else agg
+            is_join = isinstance(vertex.op, EinSum)
+            result = carried(vertex.op.join, own, agg, self.types(vertex)) if is_join else agg
             waits.append(Wait(along, tuple(sorted(own)), agg.name))
             results.append(result)
             taken |= own
@@ -132,11 +133,15 @@ class _Maker:
                         self.keep_whole(name)
         return tuple(waits), results[0] if waits else None
 
+    def types(self, vertex):
+        """The types of what a vertex reads."""
+        return tuple(self.plan.graph[name].dtype for name in vertex.inputs)
+
     def readable(self, vertex, agg):
         """The sets of operands that can be read in parts of ⊕ together."""
         match vertex.op:
             case EinSum(join=join):
-                return parts_of_join(join, agg)
+                return parts_of_join(join, agg, self.types(vertex))
             case Concat():
                 return [frozenset(range(len(vertex.inputs)))]
             case ScatterAdd() if agg != SUM:

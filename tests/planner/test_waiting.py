@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 from brute_bytes import prime_axes
@@ -13,6 +14,8 @@ from random_linear import random_linear
 import eindecomp as ed
 from cases import FACTOR
 from eindecomp.graph.parts import parts_of
+from eindecomp.tra.program.make import program_of
+from eindecomp.tra.program.memory import fullest
 
 MOST_CELLS = 2 << 20
 """The entries of the largest table that brute force may take."""
@@ -143,6 +146,12 @@ FOUND = {
         Z3[b] <- Z1[b] - Z2[b]
         output Z3
     """),
+    "a slice that lies on the first devices only": (4, "free", """
+        input X[j: 3, i: 3], V[i]
+        Y[j] <- sum X[j,i] * V[i]
+        Z[j] <- Y[j in 0:1]
+        output Z
+    """),
     "parts of parts of inputs": (3, "free", """
         input X[i: 2, k: 4], Y[i, k]
         Z1[i,k] <- X[i,k] - Y[i,k]
@@ -229,3 +238,66 @@ def asked(seed: int) -> tuple[int, str]:
     """How many devices, and where inputs lie."""
     rng = random.Random(seed)
     return rng.choice((2, 3, 4)), rng.choice(("free", "sharded", "sharded"))
+
+
+GRADIENTS = """
+    input X1[i: 64, a: 8], G1[i, b: 8], X2[i, a], G2[i, b], X3[i, a], G3[i, b], W[a,b]
+    D1[a,b] <- sum X1[i,a] * G1[i,b]
+    D2[a,b] <- sum X2[i,a] * G2[i,b]
+    D3[a,b] <- sum X3[i,a] * G3[i,b]
+    D[a,b] <- D1[a,b] + D2[a,b] + D3[a,b]
+    N[a,b] <- W[a,b] - 0.1 * D[a,b]
+    output N
+    tie W <- N
+"""
+OWN = """
+    monoid {monoid}
+    input A[i: 16, j: 64], B[j, k: 16], C[i, l: 64], D[l, k]
+    P[i,k] <- own A[i,j] * B[j,k]
+    G[i,k] <- own C[i,l] * D[l,k]
+    S[i,k] <- {join}
+    R[i,k] <- S[i,k] * S[i,k]
+    output R
+"""
+
+
+@pytest.mark.parametrize("rewrite", [False, True])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_gradients_of_a_weight_that_is_used_three_times(devices, rewrite):
+    plan = ed.plan(ed.parse(GRADIENTS), devices, inputs="sharded", rewrite=rewrite)
+    assert plan.cost == plan.bound == 4 * 64 * (devices - 1)
+
+
+@pytest.mark.parametrize(
+    ("monoid", "join"),
+    [
+        ("own(x; y) = sqrt(x**2 + y**2) identity 0", "sqrt(P[i,k]**2 + G[i,k]**2)"),
+        ("own(x; y) = x + y identity 0", "G[i,k] + P[i,k]"),
+        ("own(x; y) = max(x, y) identity -inf", "max(P[i,k], G[i,k])"),
+    ],
+)
+def test_parts_of_ones_own_monoid_are_joined_by_it(monoid, join):
+    plan = ed.plan(ed.parse(OWN.format(monoid=monoid, join=join)), 2, inputs="sharded")
+    assert plan.cost == plan.bound == 4 * 256
+
+
+def test_whatever_fits_without_waiting_fits():
+    """S stays a vertex where it may wait, and takes memory."""
+    text = """
+        input X[i: 16, a: 256], W[a, b: 16], V[a, b]
+        P[i,b] <- sum X[i,a] * W[a,b]
+        G[i,b] <- sum X[i,a] * V[a,b]
+        S[i,b] <- P[i,b] - G[i,b]
+        Z[i,b] <- S[i,b] * S[i,b]
+        output Z
+    """
+    usual = {"inputs": "sharded", "pending": False}
+    least = fullest(program_of(ed.plan(ed.parse(text), 2, **usual))).bytes + 1
+    for memory in range(least - 1025, least + 2049, 512):
+        with suppress(ed.PlanError):
+            narrow = ed.plan(ed.parse(text), 2, memory=memory, **usual)
+            wide = ed.plan(ed.parse(text), 2, inputs="sharded", memory=memory)
+            assert wide.cost <= narrow.cost
+            continue
+        with pytest.raises(ed.PlanError):
+            ed.plan(ed.parse(text), 2, memory=memory, **usual)

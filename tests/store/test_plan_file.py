@@ -274,7 +274,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put({}, "pin", "Y"), "vertices.Y: Y[i,k] does not lie where it is pinned, {}"),
     (put("bound", "objective"), "pin, tie and memory: objective 'bound' has no layouts"),
     (put(1.2, "work"), "work: must be null where orders is, and pending false"),
-    (put({"all": "int8"}, "reduce_dtype"), "reduce_dtype: reduce_dtype: partial results travel"),
+    (put({"all": "int8"}, "reduce_dtype"), "my.json: reduce_dtype: partial results travel"),
     (put({"all": 2}, "reduce_dtype"), "reduce_dtype.all: must be a text"),
     (
         put(ORDERS, "orders"),
@@ -510,3 +510,47 @@ def test_graphs_too_long_to_be_read_back_are_not_saved(monkeypatch: pytest.Monke
     monkeypatch.setattr(plan_file, "MAX_TEXT", 10)
     with pytest.raises(PlanError, match="longer than 10 characters"):
         to_json(made)
+
+
+WAITING = """
+input A[i: 64, j: 64], B[j, k: 64], C[i, l: 64], D[l, k]
+P[i,k] <- sum A[i,j] * B[j,k]
+Q[i,k] <- sum C[i,l] * D[l,k]
+Z[i,k] <- P[i,k] + Q[i,k]
+R[i,k] <- relu(Z[i,k])
+output R
+"""
+
+
+def test_a_file_of_version_1_loads() -> None:
+    """Nothing stayed pending then."""
+    made = plan(ed.parse(WAITING), 2, inputs="sharded", pending=False)
+    data = json.loads(to_json(made))
+    assert data["version"] == 2
+    for own in (data, *data["vertices"].values()):
+        del own["pending"]
+        own.pop("waits", None)
+    del data["reduce_dtype"]
+    assert from_json(json.dumps(data | {"version": 1}).encode()) == made
+
+
+def waits_of(data: dict[str, Any]) -> dict[str, Any]:
+    [own] = data["vertices"]["Z"]["waits"]
+    return own
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.update(pending=False), "pending: is false, but results stay pending"),
+        (lambda data: waits_of(data).update(operands=[1, 0]), "cannot be read in parts like that"),
+        (lambda data: waits_of(data).update(operands=[0, 1, 1]), "cannot be read in parts"),
+        (lambda data: waits_of(data).update(agg="max"), "cannot be read in parts like that"),
+        (lambda data: waits_of(data).update(axes=[]), "waits.0.axes: names no axis"),
+    ],
+)
+def test_what_waits_is_checked(change: Callable[[dict[str, Any]], None], message: str) -> None:
+    data = json.loads(to_json(plan(ed.parse(WAITING), 2, inputs="sharded")))
+    change(data)
+    with pytest.raises(PlanError, match=message):
+        from_json(json.dumps(data).encode())

@@ -12,11 +12,13 @@ from typing import NamedTuple
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Gather, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.homomorphism import carried, parts_of_join
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
 
 Operands = frozenset[int]
+Types = tuple[DType, ...]
 
 
 class Parts(NamedTuple):
@@ -43,7 +45,9 @@ def parts_of(graph: Graph) -> dict[str, Parts]:
     for name, vertex in graph.vertices.items():
         own = _own(vertex)
         known = [parts[source].agg if source in parts else None for source in vertex.inputs]
-        every = list(_passed_on(vertex, known, own)) if own or not aggregates(vertex) else []
+        types = tuple(graph[source].dtype for source in vertex.inputs)
+        passes = own is not None or not aggregates(vertex)
+        every = list(_passed_on(vertex, types, known, own)) if passes else []
         if every:  # those that read the most operands in parts together
             parts[name] = max(every, key=lambda each: _joined(known, each))
         elif own is not None:
@@ -52,11 +56,11 @@ def parts_of(graph: Graph) -> dict[str, Parts]:
 
 
 def _passed_on(
-    vertex: Vertex, known: Sequence[Monoid | None], own: Monoid | None
+    vertex: Vertex, types: Types, known: Sequence[Monoid | None], own: Monoid | None
 ) -> Iterator[Parts]:
     """The parts that a result may be in if operands are in parts of some ⊕."""
     for agg in dict.fromkeys(each for each in known if each is not None):
-        results = {operands: _result(vertex, operands, agg) for operands in _sets(vertex, agg)}
+        results = {own: _result(vertex, own, agg, types) for own in _sets(vertex, agg, types)}
         for wanted in dict.fromkeys(results.values()) if own is None else [own]:
             kept = tuple(operands for operands, made in results.items() if made == wanted)
             if wanted is not None and kept:
@@ -69,10 +73,10 @@ def _joined(known: Sequence[Monoid | None], parts: Parts) -> int:
 
 
 def sums_in_parts(graph: Graph) -> set[str]:
-    """Results that join several others in parts, but for readers that only join them with more.
+    """Results that join several others in parts, but for readers that only join them with such.
 
     Fused into a reader that needs them combined, each of the others would be combined by itself;
-    into one that scales them, every device would need all of the factor.
+    into one that scales them, or adds what is whole, every device, or one, would need all of that.
     """
     parts, readers = parts_of(graph), graph.users()
     kept: set[str] = set()
@@ -87,7 +91,8 @@ def sums_in_parts(graph: Graph) -> set[str]:
 def _passes(graph: Graph, reader: str, name: str, parts: Mapping[str, Parts]) -> bool:
     """Whether a reader can read a result, and all else that it reads, in parts together."""
     inputs, sets = graph[reader].inputs, parts[reader].sets if reader in parts else ()
-    return name in inputs and any(len(operands) == len(inputs) for operands in sets)
+    every = name in inputs and all(source in parts for source in inputs)
+    return every and any(len(operands) == len(inputs) for operands in sets)
 
 
 def has_plain_parts(vertex: Vertex) -> bool:
@@ -111,11 +116,11 @@ def _own(vertex: Vertex) -> Monoid | None:
     return agg if is_one else None
 
 
-def _sets(vertex: Vertex, agg: Monoid) -> tuple[Operands, ...]:
+def _sets(vertex: Vertex, agg: Monoid, types: Types) -> tuple[Operands, ...]:
     """The sets of operands that a vertex can read in parts of ⊕."""
     match vertex.op:
         case EinSum() as op:
-            return parts_of_join(op.join, agg)
+            return parts_of_join(op.join, agg, types)
         case Slice() | Reshape():
             return (frozenset({0}),)
         case Concat():
@@ -128,6 +133,8 @@ def _sets(vertex: Vertex, agg: Monoid) -> tuple[Operands, ...]:
             return ()
 
 
-def _result(vertex: Vertex, operands: Operands, agg: Monoid) -> Monoid | None:
+def _result(vertex: Vertex, operands: Operands, agg: Monoid, types: Types) -> Monoid | None:
     """The ⊕ of what a vertex makes of operands in parts."""
-    return carried(vertex.op.join, operands, agg) if isinstance(vertex.op, EinSum) else agg
+    if not isinstance(vertex.op, EinSum):
+        return agg
+    return carried(vertex.op.join, operands, agg, types)

@@ -5,16 +5,19 @@ applied to the parts before they are combined if f(x ⊕ x′, y ⊕ y′, …) 
 jointly in all operands that are in parts, the others being whole. For a sum those are the linear
 functions; for a maximum the nondecreasing ones, while nonincreasing ones turn it into a minimum.
 
-That holds for finite numbers: 0 times ∞ is not 0.
+That holds for finite numbers: 0 times ∞ is not 0. Whole numbers wrap around: of them, only what is
+right modulo 2ⁿ passes through sums and products, and only a larger or smaller of two through maxima
+and minima. Parts are rounded when they are combined, so no function may round them before.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import combinations
 
-from eindecomp.lang.dtypes import Kind, dtype, kind, type_names
-from eindecomp.lang.monoid import ALL, ANY, MAX, MIN, PROD, SUM, Monoid
+from eindecomp.lang.dtypes import DType, Kind, dtype, kind, type_names, widen
+from eindecomp.lang.monoid import ALL, ANY, BUILTIN, MAX, MIN, PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, used_args
 
 _WHOLE = "whole"
@@ -28,6 +31,13 @@ _LOGICAL = (ANY, ALL)
 _NONDECREASING = frozenset({"exp", "tanh", "erf", "sigmoid", "relu", "sign"})
 """Those that are defined for all numbers, and for the identities −∞ and ∞."""
 _LINEAR = frozenset({"neg", "real", "imag", "conj"})
+_WHOLE_NUMBERS = {
+    SUM: {"add", "sub", "neg", "mul", "where"},
+    PROD: {"mul", "pow", "where"},
+    MAX: {"max", "min", "where"},
+    MIN: {"max", "min", "where"},
+}
+"""What passes whole numbers through, which wrap around."""
 _MOST_OPERANDS = 8
 """The most operands of which all subsets are considered."""
 
@@ -42,10 +52,12 @@ def repeats(agg: Monoid) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def carried(join: Expr, parts: frozenset[int], agg: Monoid) -> Monoid | None:
+def carried(
+    join: Expr, parts: frozenset[int], agg: Monoid, types: tuple[DType, ...] = ()
+) -> Monoid | None:
     """The ⊕ of the parts of a join's value if these operands are in parts of `agg`.
 
-    None if the join is no homomorphism jointly in them.
+    None if the join is no homomorphism jointly in them. Without `types`, operands are float32.
 
     >>> from eindecomp.lang.scalar import call
     >>> x, y = Arg(0), Arg(1)
@@ -56,12 +68,14 @@ def carried(join: Expr, parts: frozenset[int], agg: Monoid) -> Monoid | None:
     >>> carried(call("sub", x, y), frozenset({1}), MAX)
     <Monoid min: min(x, y), identity inf>
     """
-    value = _value(join, parts, agg)
+    value = _Parts(parts, agg, types).value(join)
     return value if isinstance(value, Monoid) else None
 
 
 @lru_cache(maxsize=1 << 12)
-def parts_of_join(join: Expr, agg: Monoid) -> tuple[frozenset[int], ...]:
+def parts_of_join(
+    join: Expr, agg: Monoid, types: tuple[DType, ...] = ()
+) -> tuple[frozenset[int], ...]:
     """The largest sets of operands that a join can read in parts of `agg` together.
 
     >>> from eindecomp.lang.scalar import call
@@ -73,41 +87,107 @@ def parts_of_join(join: Expr, agg: Monoid) -> tuple[frozenset[int], ...]:
     largest: list[frozenset[int]] = []
     for size in sizes:
         for own in map(frozenset, combinations(used, size)):
-            if not any(own < other for other in largest) and carried(join, own, agg) is not None:
+            if any(own < other for other in largest):
+                continue
+            if carried(join, own, agg, types) is not None:
                 largest.append(own)
     return tuple(largest)
 
 
-def _value(expr: Expr, parts: frozenset[int], agg: Monoid) -> _Value:
-    """The ⊕ of the parts of an expression's value; "whole" without parts, None if it has none."""
-    match expr:
-        case Arg(index):
-            return agg if index in parts else _WHOLE
-        case Call(op, args):
-            values = [_value(arg, parts, agg) for arg in args]
-            if all(value == _WHOLE for value in values):
-                return _WHOLE
-            return None if None in values else _of_call(op, expr.args, values)
-        case _:
-            return _WHOLE
+@dataclass(frozen=True)
+class _Parts:
+    """The operands that are in parts, of what, and the types of all operands."""
+
+    operands: frozenset[int]
+    agg: Monoid
+    types: tuple[DType, ...]
+
+    @cached_property
+    def are_whole_numbers(self) -> bool:
+        """Whether what is in parts are whole numbers."""
+        return bool(self.types) and any(kind(self.types[k]) is Kind.INT for k in self.operands)
+
+    @cached_property
+    def precision(self) -> int:
+        """The bytes of the widest number that is in parts."""
+        return max((_precision(self.types[k]) for k in self.operands if self.types), default=4)
+
+    def value(self, expr: Expr) -> _Value:
+        """The ⊕ of the parts of an expression's value.
+
+        "whole" without parts, None if it has no ⊕.
+        """
+        match expr:
+            case Arg(index) if index in self.operands:
+                return self.agg
+            case Arg(index):
+                return None if self.are_whole_numbers and not self._wraps(index) else _WHOLE
+            case Const(number):
+                return None if self.are_whole_numbers and not isinstance(number, int) else _WHOLE
+            case Call(op, args):
+                values = [self.value(arg) for arg in args]
+                if all(value == _WHOLE for value in values):
+                    return _WHOLE
+                if self._applies_own(expr):
+                    return self.agg
+                return None if None in values else self._of_call(expr, op, values)
+            case _:
+                return None if self.are_whole_numbers else _WHOLE
+
+    def _wraps(self, operand: int) -> bool:
+        return kind(self.types[operand]) in (Kind.INT, Kind.BOOL)
+
+    def _of_call(self, expr: Call, op: str, values: list[_Value]) -> _Value:
+        """The same for a call some of whose operands are in parts."""
+        kinds = {value for value in values if isinstance(value, Monoid)}
+        if len(kinds) > 1:
+            return None
+        [agg] = kinds
+        if self.are_whole_numbers and op not in _WHOLE_NUMBERS.get(agg, ()):
+            return None
+        if op == "where":
+            return _of_where(expr.args, values, agg)
+        if op in type_names:
+            return self._of_cast(dtype(op), agg)
+        if agg == SUM:
+            return agg if _is_linear(op, values) else None
+        if agg == PROD:
+            return agg if _is_multiplicative(op, expr.args, values) else None
+        return _of_monotone(op, expr.args, values, agg) if agg in _SWAPPED else None
+
+    def _of_cast(self, to: DType, agg: Monoid) -> _Value:
+        """A cast to a type as wide as what is in parts; parts of a smaller one are float32."""
+        is_float = kind(to) in (Kind.FLOAT, Kind.COMPLEX)
+        is_wide = _precision(to) >= self.precision
+        return agg if is_float and is_wide and agg in (SUM, PROD, MAX, MIN) else None
+
+    def _applies_own(self, expr: Expr) -> bool:
+        """Whether it applies a monoid of one's own to two values in parts of it."""
+        sides = None if self.agg.name in BUILTIN else _operands_of(expr, self.agg.combine)
+        return (
+            sides is not None
+            and {*sides} == {0, 1}
+            and all(self.value(side) == self.agg for side in sides.values())
+        )
 
 
-def _of_call(op: str, args: tuple[Expr, ...], values: list[_Value]) -> _Value:
-    """The same for a call some of whose operands are in parts."""
-    kinds = {value for value in values if isinstance(value, Monoid)}
-    if len(kinds) > 1:
-        return None
-    [agg] = kinds
-    if op == "where":
-        return _of_where(args, values, agg)
-    if op in type_names:
-        is_float = kind(dtype(op)) in (Kind.FLOAT, Kind.COMPLEX)
-        return agg if is_float and agg in (SUM, PROD, MAX, MIN) else None
-    if agg == SUM:
-        return agg if _is_linear(op, values) else None
-    if agg == PROD:
-        return agg if _is_multiplicative(op, args, values) else None
-    return _of_monotone(op, args, values, agg) if agg in _SWAPPED else None
+def _precision(of: DType) -> int:
+    wide = widen(of)
+    return wide.itemsize // (2 if kind(wide) is Kind.COMPLEX else 1)
+
+
+def _operands_of(expr: Expr, pattern: Expr) -> dict[int, Expr] | None:
+    """What stands in an expression where a pattern has its operands; None if it is another one."""
+    if isinstance(pattern, Arg):
+        return {pattern.index: expr}
+    if not (isinstance(pattern, Call) and isinstance(expr, Call) and pattern.op == expr.op):
+        return {} if pattern == expr else None
+    found: dict[int, Expr] = {}
+    for own, other in zip(expr.args, pattern.args, strict=True):
+        each = _operands_of(own, other)
+        if each is None or any(found.setdefault(k, side) != side for k, side in each.items()):
+            return None
+    return found
 
 
 def _of_where(args: tuple[Expr, ...], values: list[_Value], agg: Monoid) -> _Value:

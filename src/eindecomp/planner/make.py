@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 
 from eindecomp.above import from_above
+from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
@@ -20,6 +21,7 @@ from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, price_of
 from eindecomp.planner.minimize_bound import minimize_bound
 from eindecomp.planner.options import (
+    Chosen,
     Options,
     check_countable,
     check_options,
@@ -134,38 +136,50 @@ def plan(
     started = planning_time()
     check_options(graph, objective, solver, inputs, pieces, time_limit, on_event, lookups)
     check_work(work)
+    if not isinstance(pending, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"pending must be True or False, not {pending!r}")
+    if objective == "bound" and reduce_dtype is not None:
+        raise PlanError("reduce_dtype: objective 'bound' counts elements, whatever their type")
     described = described_machine(objective, machine, devices, mesh)
     laid_out = mesh_of(devices, mesh, described, pieces, lookups)
     pending = pending and laid_out.devices > 1 and objective in ("bytes", "time")
-    planned = rewritten(graph, keeps_sums=pending) if rewrite else graph
-    check_countable(planned, laid_out)
-    types = reduce_types(planned, reduce_dtype, graph)
-    # The paper's bound knows no layouts: there the graph's ties have no meaning.
-    ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
-    planned = with_reduce_types(planned, types, ties)
-    rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
-    restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
-    if restriction is not None:
-        rules = rules_under(restriction, planned, laid_out, rules)
     # A strategy is for the graph as it is.
     limit = work if rewrite and strategy is None else None
-    with (
-        from_above("show.progress").solving(progress, on_event) as follow,
-        interruptible(keep=keep_on_interrupt) as ending,
-    ):
-        options = Options(
+
+    def asked(planned: Graph, follow: Callable[[Progress], None] | None, waits: bool) -> Options:
+        check_countable(planned, laid_out)
+        types = reduce_types(planned, reduce_dtype, graph)
+        # The paper's bound knows no layouts: there the graph's ties have no meaning.
+        ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
+        planned = with_reduce_types(planned, types, ties)
+        rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
+        restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
+        if restriction is not None:
+            rules = rules_under(restriction, planned, laid_out, rules)
+        return Options(
             planned, laid_out, objective, solver, rules,
             restriction=restriction,
             machine=described,
             memory=None if memory is None else parse_bytes(memory),
             time_limit=max(started + time_limit - planning_time(), 0),
-            on_event=follow, work=limit, pending=pending,
-            reduce_types=types,
+            on_event=follow, work=limit, pending=waits, reduce_types=types,
         )  # fmt: skip
-        if objective == "bound":
-            chosen = minimize_bound(options)
-        else:
-            chosen = minimize_with_order(graph, options, limit)
+
+    with (
+        from_above("show.progress").solving(progress, on_event) as follow,
+        interruptible(keep=keep_on_interrupt) as ending,
+    ):
+        planned = rewritten(graph, keeps_sums=pending) if rewrite else graph
+        options = asked(planned, follow, pending)
+        try:
+            chosen = _chosen(graph, options)
+        except PlanError:
+            if memory is None or not pending:
+                raise
+            # Sums that are kept, so that they may wait, take memory, and more choices time.
+            options = asked(rewritten(graph) if rewrite else planned, follow, waits=False)
+            chosen = _chosen(graph, options)
+    rules = options.rules
     bound, total = chosen.bound, chosen.costs.total
     is_proved = bound >= total * (1 - budgets.ROUNDING)
     if bound > total * (1 + 1e-6):  # by less, rounding alone may have put it above the cost
@@ -177,9 +191,16 @@ def plan(
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
-        reduce_dtype=types, solver=solver,
+        reduce_dtype=options.reduce_types, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
+
+
+def _chosen(graph: Graph, options: Options) -> Chosen:
+    """The cheapest plan of what is asked; `graph` is the graph as written."""
+    if options.objective == "bound":
+        return minimize_bound(options)
+    return minimize_with_order(graph, options, options.work)
 
 
 def cost(

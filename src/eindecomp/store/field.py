@@ -150,6 +150,8 @@ class FileFormat:
     version: int
     fields: tuple[str, ...]
     max_bytes: int
+    upgrade: Callable[[dict[str, Any]], None] | None = None
+    """Adds to what an older version has what it lacks."""
 
     def head(self) -> dict[str, Any]:
         """The fields that identify a file."""
@@ -183,5 +185,7 @@ class FileFormat:
                 f"version {version} of {self.what} files is newer than this program, which reads "
                 f"{self.version}"
             )
+        if version < self.version and self.upgrade is not None:
+            self.upgrade(cast("dict[str, Any]", root.value))
         root.check_names(("format", "version", *self.fields))
         return root

@@ -180,9 +180,14 @@ def _wait(mesh: Mesh, known: Parts | None, field: Field, used: set[int]) -> Wait
     field.check_names(("operands", "agg", "axes"))
     operands = tuple(each.whole() for each in field["operands"].items())
     agg = "" if known is None or known.read is None else known.read.name
-    if known is None or frozenset(operands) not in known.sets or field["agg"].text() != agg:
+    is_set = operands == tuple(sorted({*operands}))
+    is_known = is_set and known is not None and frozenset(operands) in known.sets
+    if not is_known or field["agg"].text() != agg:
         raise field.wrong("these operands cannot be read in parts like that")
-    return Wait(_axes(mesh, field["axes"], used), operands, agg)
+    axes = _axes(mesh, field["axes"], used)
+    if not axes:
+        raise field["axes"].wrong("names no axis")
+    return Wait(axes, operands, agg)
 
 
 def _assignment(mesh: Mesh, view: View, field: Field, used: set[int]) -> Assignment:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -23,6 +23,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
+from eindecomp.layout.cut import pending_in
 from eindecomp.layout.mesh import LOOKUPS, PIECES, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
@@ -51,7 +52,20 @@ _FIELDS = (
     "work", "orders", "pending", "reduce_dtype", "machine", "solver", "method", "stopped_by",
     "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
-PLAN_FILE = FileFormat("plan", "eindecomp plan", 1, _FIELDS, 256 << 20)
+
+
+def _upgrade(content: dict[str, Any]) -> None:
+    """In version 1 nothing stayed pending, and partial results travelled as they accumulate."""
+    content.setdefault("pending", False)
+    content.setdefault("reduce_dtype", {})
+    vertices: Any = content.get("vertices")
+    for own in cast("list[Any]", [*vertices.values()]) if isinstance(vertices, dict) else ():
+        if isinstance(own, dict):
+            for name in ("waits", "pending"):
+                cast("dict[str, Any]", own).setdefault(name, [])
+
+
+PLAN_FILE = FileFormat("plan", "eindecomp plan", 2, _FIELDS, 256 << 20, _upgrade)
 _ROUNDING = 1e-9
 
 
@@ -124,7 +138,9 @@ def _plan(root: Field) -> Plan:
     machine = root["machine"].if_any(read_machine)
     if objective == "time" and machine is None:
         raise root["machine"].wrong("objective 'time' needs a machine")
-    decisions = read_decisions(graph, mesh, root["vertices"])
+    decisions, pending = read_decisions(graph, mesh, root["vertices"]), root["pending"].truth()
+    if not pending and any(own.waits or pending_in(own.home) for own in decisions.values()):
+        raise root["pending"].wrong("is false, but results stay pending")
     pin = read_pin(graph, mesh, root["pin"])
     tie = {name: result.text() for name, result in root["tie"].members()}
     memory = root["memory"].if_any(Field.whole)
@@ -132,8 +148,7 @@ def _plan(root: Field) -> Plan:
         raise PlanError("pin, tie and memory: objective 'bound' has no layouts")
     ties = checked_ties(graph, tie)
     travels = {name: of.text() for name, of in root["reduce_dtype"].members()}
-    with root["reduce_dtype"].named():
-        graph = with_reduce_types(graph, reduce_types(graph, travels), ties)
+    graph = with_reduce_types(graph, reduce_types(graph, travels), ties)
     rules = LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
     strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
     if restriction is not None:
@@ -159,7 +174,7 @@ def _plan(root: Field) -> Plan:
         memory=memory,
         work=work,
         orders=orders,
-        pending=root["pending"].truth(),
+        pending=pending,
         reduce_dtype=travels,
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),

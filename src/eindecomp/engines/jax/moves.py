@@ -209,11 +209,14 @@ def move(
     here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array, first: int = 0
 ) -> jax.Array:
     """A device's block in another tiling; 0 where only the first ones along some axes have it."""
+    return _as_bits(x, lambda bits: _move(here, pattern, held, wanted, bits, first))
+
+
+def _as_bits(x: jax.Array, send: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """What is sent of an array; on a CPU XLA would send a bfloat16 as a float32."""
     if x.dtype != BFLOAT16:
-        return _move(here, pattern, held, wanted, x, first)
-    # As bits: on a CPU XLA would send a bfloat16 as a float32.
-    bits = lax.bitcast_convert_type(x, np.uint16)
-    return lax.bitcast_convert_type(_move(here, pattern, held, wanted, bits, first), BFLOAT16)
+        return send(x)
+    return lax.bitcast_convert_type(send(lax.bitcast_convert_type(x, np.uint16)), BFLOAT16)
 
 
 def _move(
@@ -347,4 +350,5 @@ def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Ar
     mesh, after, width = here.mesh, lying(here.mesh, shares), x.shape[0]
     copies = copies_of_reduction(mesh, partial, shares, axes, width)
     count = len(group_along(mesh, axes, 0))
-    return copy_in_rounds(here, copies, x[None], (count, width, *after.shape))
+    shape = (count, width, *after.shape)
+    return _as_bits(x[None], lambda bits: copy_in_rounds(here, copies, bits, shape))

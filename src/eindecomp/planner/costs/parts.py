@@ -2,7 +2,7 @@
 
 Parts are read where they lie and never move. A tensor that is whole is read as if it were in parts:
 of devices that differ along the axes of that, the first has it, and all others the identity of ⊕;
-or all of them have it, where ⊕ repeated changes nothing.
+or all of them have it, where ⊕ repeated changes nothing. Of a ⊕ of one's own only parts are read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from eindecomp.lang.homomorphism import IDEMPOTENT
+from eindecomp.lang.monoid import BUILTIN_NAMES
 from eindecomp.layout.cut import Cut, bits_of, combined, pending_in
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import copied, covers, fullest, moved
@@ -60,6 +61,10 @@ def _between(
     mesh: Mesh, have: Parts, want: Parts, held: list[Cut], needed: list[Cut], whole: Fetch
 ) -> Costs:
     (agg, axes), (wanted, along) = have, want
+    if wanted and wanted not in BUILTIN_NAMES and axes != along:
+        # Combining a value with the identity of one's own ⊕ may change it.
+        every = np.ones((len(held), len(needed)), dtype=bool)
+        return infinite_where(every, np.zeros_like(whole(held[:1], needed[:1], 0)))
     first = 0 if wanted in IDEMPOTENT else along & ~axes
     if not axes:
         return whole(held, needed, first)

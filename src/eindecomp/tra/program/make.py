@@ -236,7 +236,8 @@ class _ProgramMaker:
         first = way.first
         if way.is_pending:
             held = self.pending[source]
-            if not _inside(self.mesh, need, self.buffers[held].tiling.cut):
+            lacks = moved(self.mesh, [self.buffers[held].tiling.cut], [need], first)[0, 0]
+            if lacks:
                 name = self.plan.graph[source]
                 raise PlanError(f"{vertex} reads more of {name} in parts than devices hold")
             if not first:

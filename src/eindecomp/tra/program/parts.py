@@ -144,10 +144,11 @@ def _combines(graph: Graph, vertex: Vertex, decision: Decision) -> Monoid:
     op = vertex.op
     found: list[Monoid | None] = [SUM] if isinstance(op, ScatterAdd) else []
     found += [op.agg] if isinstance(op, EinSum) and op.agg is not None else []
+    types = tuple(graph[source].dtype for source in vertex.inputs)
     for wait in decision.waits:
         agg = _monoid(graph, wait.agg)
-        is_join = isinstance(op, EinSum)
-        found.append(carried(op.join, frozenset(wait.operands), agg) if is_join else agg)
+        own = frozenset(wait.operands)
+        found.append(carried(op.join, own, agg, types) if isinstance(op, EinSum) else agg)
     pending = pending_in(decision.home)
     found += [] if pending is None else [_monoid(graph, pending.pending)]
     if found[0] is None or len(set(found)) > 1:
