@@ -221,8 +221,7 @@ def _choose_pieces(choosing: Choosing) -> None:
     choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
     if choosing.search.memory is None or not is_small(choosing.search):
         choosing.offer(_from_pieces(choosing, choosing.search))
-    is_found = choosing.best is not None
-    choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
+    _end_if_enough(choosing)
 
 
 def _begin(choosing: Choosing) -> None:
@@ -238,6 +237,12 @@ def _begin(choosing: Choosing) -> None:
         for plan in choosing.first(search.deadline):
             choosing.offer(plan)
     _combine(choosing)
+    _end_if_enough(choosing)
+
+
+def _end_if_enough(choosing: Choosing) -> None:
+    best = choosing.best
+    choosing.is_over = best is not None and is_enough(choosing.search, best.cost, choosing.bound)
 
 
 def _combine(choosing: Choosing) -> None:
