@@ -68,7 +68,7 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 # Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
-FIRST_AXES_SHARE, FIRST_AXES_SECONDS = 0.9, 2.0  # a plan, one axis at a time; at least
+FIRST_AXES_SECONDS = 3.0  # a plan, one axis at a time, at least: others are far worse
 FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
 FIRST_COMBINED_SHARE = 0.4  # improving the best of those by what its neighbours suggest
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left

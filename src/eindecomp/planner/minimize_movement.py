@@ -244,8 +244,7 @@ class Starts:
 
     def _choose_axes(self, search: Search) -> None:
         """A plan, one axis at a time."""
-        until = planning_time() + budgets.FIRST_AXES_SECONDS
-        until = max(part_of_time(search.deadline, budgets.FIRST_AXES_SHARE), until)
+        until = max(search.deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
         with suppress(UnsolvedError, PlanError):
             plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)

@@ -29,7 +29,7 @@ from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import Tiling, box_on, group_along
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
-from eindecomp.tra.program.memory import is_view
+from eindecomp.tra.program.memory import is_view, working_bytes
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import (
     AllGather,
@@ -461,13 +461,17 @@ class _Binder:
         here, there = (within(own.box, self._box(number)) for number in (source, home))
         others = [rank for rank in own.members if rank != self.rank]
         order = [None if r == self.rank else others.index(r) for r in own.members]
-        types, empty = self.program.buffers[source].types, self.arrays.library.empty
-        lifts = types != kernel.state
-        copied = self._copied if source in self.read and order[0] is None else None
+        empty, is_wide = (
+            self.arrays.library.empty,
+            self.program.buffers[source].types == kernel.state,
+        )
+        working = 0 if is_wide else working_bytes(self.program, step, self.rank)
+        is_taken = source in self.read and order[0] is None and is_wide
+        copied = self._copied if is_taken else None
 
         def wide(part: Sequence[Array]) -> Sequence[Array]:
             """A part, in the type in which parts accumulate."""
-            if not lifts:
+            if is_wide:
                 return part
             state = tuple(empty(part[0].shape, of) for of in kernel.state)
             kernel.partial(part, state)
@@ -478,10 +482,12 @@ class _Binder:
             mine = tuple([array[here] for array in memory.held[source]])
             mine = mine if copied is None else tuple(map(copied, mine))
             states = [mine if k is None else tuple([s[k, ...] for s in stacks]) for k in order]
+            memory.grow(working)
             total = wide(states[0])
             for state in states[1:]:
                 kernel.combine(total, wide(state))
             kernel.finish(total, memory.array(home)[there])
+            memory.bytes_held -= working
 
         return combine
 

@@ -201,11 +201,12 @@ def _each_alone(asked: Relaxation, price: LeastBytes) -> int:
 
     Each reduces its result and receives what it reads of inputs that are stored once, beyond what
     devices have of those. Of an input that is read n times, each pays an n-th: one second layout
-    may suit all. Once time is up, vertices are left out.
+    may suit all. Those of few labels, which take the least time, come first: once that is up, the
+    others are left out.
     """
     until = planning_time() + budgets.ALONE_SECONDS
     graph, rules, mesh = asked.search.graph, asked.search.rules, asked.search.mesh
-    choices_of = asked.choices_of(budgets.RELAXED_VECTORS[-1])
+    choices_of = asked.choices_of(budgets.RELAXED_VECTORS[0])
     given = {*rules.tie, *rules.pinned}
     stored: dict[str, int] = {}
     for vertex in graph.inputs:
@@ -216,12 +217,12 @@ def _each_alone(asked: Relaxation, price: LeastBytes) -> int:
     views = [(name, rules.view_of(graph, graph[name])) for name, _ in planned_views(graph)]
     readers = Counter(name for vertex, _ in views for name in graph[vertex].inputs)
     total = 0
-    for name, view in views:
+    for name, view in sorted(views, key=lambda each: len(each[1].labels)):
+        if has_passed(until):
+            break
         vertex, own = graph[name], choices_of(graph[name], view)
         if own is None:
             continue
-        if has_passed(until):
-            break
         item = vertex.dtype.itemsize
         scatter = price.reduce_scatter(own, vertex.elements, partial_bytes(graph, vertex), item)
         cost: Any = scatter.min(axis=1)
