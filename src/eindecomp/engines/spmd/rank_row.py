@@ -461,10 +461,8 @@ class _Binder:
         here, there = (within(own.box, self._box(number)) for number in (source, home))
         others = [rank for rank in own.members if rank != self.rank]
         order = [None if r == self.rank else others.index(r) for r in own.members]
-        empty, is_wide = (
-            self.arrays.library.empty,
-            self.program.buffers[source].types == kernel.state,
-        )
+        empty = self.arrays.library.empty
+        is_wide = self.program.buffers[source].types == kernel.state
         working = 0 if is_wide else working_bytes(self.program, step, self.rank)
         is_taken = source in self.read and order[0] is None and is_wide
         copied = self._copied if is_taken else None
