@@ -131,7 +131,8 @@ def test_plans_are_optimal(seed, devices, inputs, pieces, kind):
     axes = Mesh.of_devices(devices).sizes
     oracle = ordered_oracle(graph, axes, inputs, tie=tie, pieces=pieces)
     assume(oracle.cells <= 1 << 18)
-    made = ed.plan(graph, devices, inputs=inputs, tie=tie, pieces=pieces, rewrite=False)
+    asked = {"inputs": inputs, "tie": tie, "pieces": pieces, "rewrite": False}
+    made = ed.plan(graph, devices, pending=False, **asked)
     assert (made.cost, made.pieces) == (oracle.least(), pieces)
     assert made.bound <= made.cost
 
@@ -139,7 +140,8 @@ def test_plans_are_optimal(seed, devices, inputs, pieces, kind):
 @given(seed=SEEDS, devices=DEVICES, inputs=INPUTS, pieces=UNEVEN)
 def test_the_cost_is_what_devices_receive(seed, devices, inputs, pieces):
     graph = random_graph(seed, tree=False, moves=True)
-    made = ed.plan(graph, devices, inputs=inputs, pieces=pieces, rewrite=False, time_limit=5)
+    asked = {"inputs": inputs, "pieces": pieces, "rewrite": False, "time_limit": 5}
+    made = ed.plan(graph, devices, pending=False, **asked)
     assert simulate(made).total == made.cost >= made.bound
 
 
@@ -148,9 +150,8 @@ def test_the_bound_on_seconds_holds(seed, pieces, inputs):
     graph = random_graph(seed, tree=False, most=3)
     machine = ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e9}, 1e-7)
     mesh = {"a": 2, "b": 3}
-    made = ed.plan(
-        graph, mesh=mesh, objective="time", machine=machine, inputs=inputs, pieces=pieces
-    )
+    asked = {"objective": "time", "machine": machine, "inputs": inputs, "pieces": pieces}
+    made = ed.plan(graph, mesh=mesh, pending=False, **asked)
     assert made.bound <= made.cost
     simulate(made)
 

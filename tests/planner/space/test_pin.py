@@ -51,7 +51,8 @@ def test_any_result_can_be_pinned_in_any_number_of_pieces(seed, devices, inputs)
     for label, size in graph[name].sizes.items():
         pieces[label] = rng.choice([n for n in range(1, size + 1) if left % n == 0])
         left //= pieces[label]
-    found = ed.plan(graph, devices, pin={name: pieces}, inputs=inputs, rewrite=False)
+    asked = {"pin": {name: pieces}, "inputs": inputs, "rewrite": False}
+    found = ed.plan(graph, devices, pending=False, **asked)
     home = found.decisions[name].home
     cut = [pieces_by(found.mesh, span.axes) for span in home]
     assert cut == list(pieces.values())

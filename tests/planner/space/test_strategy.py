@@ -42,7 +42,9 @@ def check_against_strategies(data, seed, most, devices, objective, rewrite) -> N
     labels = labels_of(ed.rewrite(graph) if rewrite else graph)
     lists = [[label] for label in labels] + [list(pair) for pair in combinations(labels, 2)]
     strategies = ["sqrt", *data.draw(st.permutations(lists))[:4]]
+    pending = data.draw(st.booleans())
     given = {"objective": objective[0], "inputs": objective[1], "rewrite": rewrite}
+    given["pending"] = pending
     if objective[0] == "time":
         given["machine"] = "cpu-cluster"
     best = plan(graph, devices, **given)
@@ -50,7 +52,7 @@ def check_against_strategies(data, seed, most, devices, objective, rewrite) -> N
     for strategy in strategies:
         restricted = plan(graph, devices, strategy=strategy, **given)
         assert best.cost <= restricted.cost * (1 + 1e-12)
-        if objective[0] != "time":
+        if objective[0] != "time" and not pending:
             assert restricted.traffic.total == simulate(restricted).total
 
 
