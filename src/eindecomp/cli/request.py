@@ -17,6 +17,7 @@ from eindecomp.cli.options import (
     option,
     pin_from,
     read,
+    recompute_from,
     reduce_types_from,
     strategy_from,
     strategy_names,
@@ -26,6 +27,7 @@ from eindecomp.cli.options import (
 from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import ROLES
+from eindecomp.graph.rewrites.recompute import KINDS
 from eindecomp.planner.costs.presets import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
@@ -168,6 +170,14 @@ class Request:
             f"Z=float16; roles are {', '.join(ROLES)}; repeat it for several",
         ),
     ] = None
+    recompute: Annotated[
+        str | None,
+        _option(
+            "NAME",
+            "what the backward pass of a training step computes again instead of keeping it: "
+            f"{', '.join(KINDS)}, or tensors, such as S0,S1",
+        ),
+    ] = None
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
     def plan(self, graph: Graph, *, keep_on_interrupt: bool = True) -> Plan:
@@ -193,6 +203,7 @@ class Request:
                 pieces=self.pieces,
                 lookups=self.lookups,
                 pending=self.pending,
+                recompute=recompute_from(self.recompute),
                 reduce_dtype=reduce_types_from(self.reduce_dtype or ()),
                 time_limit=self.time,
                 on_event=on_event,

@@ -13,6 +13,7 @@ from typing import Any
 from eindecomp.errors import ExpressionError, PlanError, quote, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.parts import aggregates, has_plain_parts
+from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import state_types
 from eindecomp.lang.dtypes import DType, Kind, dtype, kind
@@ -66,15 +67,16 @@ def with_reduce_types(graph: Graph, types: ReduceTypes, tie: Mapping[str, str]) 
     """
     if not types:
         return graph
-    made = Graph.of((), (), graph.scalars, avoid=graph)
     gradients = _gradients(graph, tie) if {*types} & {GRADIENTS, ACTIVATIONS} else set[str]()
-    for vertex in graph.vertices.values():
+
+    def put(vertex: Vertex, made: Graph) -> bool:
         role = GRADIENTS if vertex.name in gradients else ACTIVATIONS
         of = next((types[key] for key in (vertex.name, role, ALL) if key in types), None)
         narrow = None if of is None else _narrowed(graph, vertex, dtype(of))
         made.append(vertex if narrow is None else replace(vertex, reduce_dtype=narrow))
-    made.end([vertex.name for vertex in graph.outputs], graph.ties)
-    return made
+        return True
+
+    return rebuilt(graph, put)
 
 
 def _narrowed(graph: Graph, vertex: Vertex, of: DType) -> DType | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from eindecomp.above import from_above
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
+from eindecomp.graph.rewrites.recompute import recompute_form, recomputed
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.layout.mesh import BALANCED, WHOLE
 from eindecomp.layout.view import planned_views
@@ -61,6 +62,7 @@ def plan(
     lookups: str = WHOLE,
     pending: bool = True,
     reduce_dtype: str | Mapping[str, str] | None = None,
+    recompute: str | Sequence[str] | None = None,
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -108,6 +110,9 @@ def plan(
         reduce_dtype: The type in which partial results travel where that is smaller than the one
             they accumulate in: `"bfloat16"`, or by tensor or role, such as `{"activations":
             "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
+        recompute: What the backward pass of a training step computes again instead of keeping it:
+            tensors, such as `["S0"]`, or `"attention"`, or all within `"layers"`
+            (`graph.rewrites.recompute`). The order of contractions is then the usual one.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
@@ -144,14 +149,15 @@ def plan(
     laid_out = mesh_of(devices, mesh, described, pieces, lookups)
     pending = pending and laid_out.devices > 1 and objective in ("bytes", "time")
     # A strategy is for the graph as it is.
-    limit = work if rewrite and strategy is None else None
+    again = recompute_form(recompute)
+    limit = work if rewrite and strategy is None and again is None else None
 
     def asked(planned: Graph, follow: Callable[[Progress], None] | None, waits: bool) -> Options:
         check_countable(planned, laid_out)
         types = reduce_types(planned, reduce_dtype, graph)
         # The paper's bound knows no layouts: there the graph's ties have no meaning.
         ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
-        planned = with_reduce_types(planned, types, ties)
+        planned = with_reduce_types(recomputed(planned, again, ties), types, ties)
         rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
         restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
         if restriction is not None:
@@ -191,7 +197,7 @@ def plan(
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
-        reduce_dtype=options.reduce_types, solver=solver,
+        reduce_dtype=options.reduce_types, recompute=again, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from eindecomp.above import from_above
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.rewrites.recompute import Recompute
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.write import Picture
 from eindecomp.layout.mesh import Mesh
@@ -62,6 +63,8 @@ class Plan:
             says which operands a vertex reads so.
         reduce_dtype: In which type partial results travel, by tensor or role, such as `{"all":
             "bfloat16"}`; none for that in which they accumulate.
+        recompute: What the backward pass computes again instead of keeping it, such as
+            `"attention"`; None for nothing.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
         stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it
@@ -92,6 +95,7 @@ class Plan:
     orders: Orders | None = None
     pending: bool = False
     reduce_dtype: Mapping[str, str] = field(default_factory=dict[str, str])
+    recompute: Recompute = None
     solver: str = "auto"
     method: str = ""
     stopped_by: str = field(default="", compare=False)

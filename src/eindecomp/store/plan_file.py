@@ -21,6 +21,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
+from eindecomp.graph.rewrites.recompute import KINDS, Recompute
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
 from eindecomp.layout.cut import pending_in
@@ -49,8 +50,8 @@ from eindecomp.store.plan_decisions import (
 
 _FIELDS = (
     "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
-    "work", "orders", "pending", "reduce_dtype", "machine", "solver", "method", "stopped_by",
-    "seconds", "cost", "bound", "vertices", "given",
+    "work", "orders", "pending", "reduce_dtype", "recompute", "machine", "solver", "method",
+    "stopped_by", "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def _upgrade(content: dict[str, Any]) -> None:
     """In version 1 nothing stayed pending, and partial results travelled as they accumulate."""
     content.setdefault("pending", False)
     content.setdefault("reduce_dtype", {})
+    content.setdefault("recompute", None)
     vertices: Any = content.get("vertices")
     for own in cast("list[Any]", [*vertices.values()]) if isinstance(vertices, dict) else ():
         if isinstance(own, dict):
@@ -104,6 +106,7 @@ def to_json(plan: Plan) -> bytes:
         "orders": None if plan.orders is None else asdict(plan.orders),
         "pending": plan.pending,
         "reduce_dtype": plan.reduce_dtype,
+        "recompute": plan.recompute,
         "machine": None if plan.machine is None else machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
@@ -176,11 +179,19 @@ def _plan(root: Field) -> Plan:
         orders=orders,
         pending=pending,
         reduce_dtype=travels,
+        recompute=_recompute(root["recompute"]),
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),
         stopped_by=root["stopped_by"].one_of(STOPPED_BY),
         seconds=float(root["seconds"].number()),
     )  # fmt: skip
+
+
+def _recompute(field: Field) -> Recompute:
+    """What the backward pass computes again: the graph has that already."""
+    if isinstance(field.value, list):
+        return tuple(name.text() for name in field.items())
+    return field.if_any(lambda kind: kind.one_of(tuple(KINDS)))
 
 
 def _graph(field: Field) -> Graph:

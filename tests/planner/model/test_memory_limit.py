@@ -33,6 +33,7 @@ def test_every_limit_gets_its_best_plan(seed, inputs):
             "mesh": {f"axis{a}": size for a, size in enumerate(axes)},
             "inputs": inputs,
             "rewrite": False,
+            "pending": False,
         }
         best = frontier(setting)
         ends = [most - 1 for most, _ in best[1:]] + [2 * best[-1][0]]

@@ -1,0 +1,139 @@
+"""Tensors that are computed again where the backward pass reads them, instead of being kept.
+
+The forward pass of a training step is what its outputs need but for the tied ones, the next state.
+Whatever else reads a result that is not kept reads a second one, which is made just before it, of
+what is kept and of other second ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from eindecomp.errors import PlanError, quote, suggest
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.patterns.attention import find_attention
+from eindecomp.graph.rewrites.rebuild import rebuilt
+from eindecomp.graph.vertex import Vertex
+
+ATTENTION, LAYERS = "attention", "layers"
+KINDS = {
+    ATTENTION: "what lies between queries, keys and values and the result of each attention",
+    LAYERS: "everything but the results through which all that follows depends on the data",
+}
+Recompute = str | tuple[str, ...] | None
+
+
+def recompute_form(given: Any) -> Recompute:
+    """What was given: one of the kinds, or names of tensors."""
+    if given is None or (isinstance(given, str) and given in KINDS):
+        return given
+    names: tuple[Any, ...] = tuple(given) if type(given) in (list, tuple) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        known = ", ".join(map(repr, KINDS))
+        raise PlanError(f"recompute is {known}, a list of tensors or None, not {quote(str(given))}")
+    return names
+
+
+def recomputed(graph: Graph, which: Recompute, tie: Mapping[str, str]) -> Graph:
+    """The graph in which the backward pass computes some results of the forward pass again.
+
+    >>> from eindecomp.graph.text.elaborate import parse
+    >>> text = "input W[i: 3]\\nE[i] <- exp(W[i])\\nL[] <- sum E[i]\\nV[i] <- W[i] - E[i]"
+    >>> print(recomputed(parse(text + "\\noutput L, V\\ntie W <- V"), ("E",), {"W": "V"}))
+    input W[i: 3]
+    E[i] <- exp(W[i])
+    L[] <- sum E[i]
+    E.again[i] <- exp(W[i])
+    V[i] <- W[i] - E.again[i]
+    output L, V
+    tie W <- V
+    """
+    if which is None:
+        return graph
+    forward = _forward(graph, tie)
+    names = _named(graph, forward, which, tie)
+    again: dict[str, str] = {}
+
+    def second(name: str, made: Graph) -> str:
+        """The result that the backward pass reads."""
+        if name not in names:
+            return name
+        if name not in again:
+            vertex = graph[name]
+            inputs = tuple(second(source, made) for source in vertex.inputs)
+            again[name] = made.fresh(f"{name}.again")
+            made.append(Vertex(again[name], vertex.op, inputs, vertex.shape, vertex.dtype))
+        return again[name]
+
+    def put(vertex: Vertex, made: Graph) -> bool:
+        if vertex.name in forward or names.isdisjoint(vertex.inputs):
+            return False
+        inputs = tuple(second(source, made) for source in vertex.inputs)
+        made.append(Vertex(vertex.name, vertex.op, inputs, vertex.shape, vertex.dtype))
+        return True
+
+    return rebuilt(graph, put)
+
+
+def _forward(graph: Graph, tie: Mapping[str, str]) -> set[str]:
+    """What the outputs need that are not the next state."""
+    state = {*tie.values()}
+    forward = {vertex.name for vertex in graph.outputs if vertex.name not in state}
+    if not tie or not forward:
+        raise PlanError(
+            "recompute: nothing tells the forward pass from the backward pass; a training step has "
+            "an output, such as the loss, and tied state, as ed.models.training_step makes it"
+        )
+    for vertex in reversed([*graph.vertices.values()]):
+        if vertex.name in forward:
+            forward.update(vertex.inputs)
+    return forward
+
+
+def _named(
+    graph: Graph, forward: Collection[str], which: str | tuple[str, ...], tie: Mapping[str, str]
+) -> set[str]:
+    """The results that are not kept."""
+    if which == ATTENTION:
+        found = find_attention(_alone(graph, forward, tie))
+        return {name for each in found for name in each.replaces if name != each.result}
+    if which == LAYERS:
+        made = {name for name in forward if not isinstance(graph[name].op, Input | Fill)}
+        ends = {vertex.name for vertex in graph.outputs}
+        return made - ends - _passages(graph, forward, tie)
+    for name in which:
+        if name not in forward or isinstance(graph[name].op, Input | Fill):
+            known = [v for v in forward if not isinstance(graph[v].op, Input | Fill)]
+            raise PlanError(
+                f"recompute: the forward pass computes no {quote(name)}{suggest(name, known)}; "
+                "rewriting may have fused it into what reads it"
+            )
+    return {*which}
+
+
+def _alone(graph: Graph, forward: Collection[str], tie: Mapping[str, str]) -> Graph:
+    """The forward pass as a graph of its own."""
+    outputs = [v.name for v in graph.outputs if v.name in forward and v.name not in tie.values()]
+    every = (vertex for vertex in graph.vertices.values() if vertex.name in forward)
+    return Graph.of(every, outputs, graph.scalars)
+
+
+def _passages(graph: Graph, forward: Collection[str], tie: Mapping[str, str]) -> set[str]:
+    """The results of the forward pass through which all that follows depends on the data."""
+    last: dict[str, int] = {}
+    order = [vertex for vertex in graph.vertices.values() if vertex.name in forward]
+    for place, vertex in enumerate(order):
+        last |= dict.fromkeys(vertex.inputs, place)
+    follows: set[str] = {v.name for v in order if isinstance(v.op, Input) and v.name not in tie}
+    given, found, waiting = {*follows}, set[str](), set[str]()
+    for place, vertex in enumerate(order):
+        if follows.isdisjoint(vertex.inputs):
+            continue
+        follows.add(vertex.name)
+        waiting.add(vertex.name)
+        waiting = {name for name in waiting if last.get(name, -1) > place}
+        if waiting == {vertex.name} and vertex.name not in given:
+            found.add(vertex.name)
+    return found
