@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 
 from eindecomp.above import from_above
@@ -187,6 +187,8 @@ def plan(
             chosen = _chosen(graph, options)
     rules = options.rules
     bound, total = chosen.bound, chosen.costs.total
+    if isinstance(total, int) and bound > 0:  # whole numbers of bytes
+        bound = ceil(bound * (1 - budgets.SUM_ROUNDING)) if isinstance(bound, float) else bound
     is_proved = bound >= total * (1 - budgets.ROUNDING)
     if bound > total * (1 + 1e-6):  # by less, rounding alone may have put it above the cost
         raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")

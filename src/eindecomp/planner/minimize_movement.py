@@ -31,6 +31,7 @@ from eindecomp.planner.costs.price import (
 )
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
+    any_plan,
     choose_by_blocks,
     improve_layers,
     with_equal_layers,
@@ -97,11 +98,16 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     try:
         outcome = _chosen(search, relaxed, first, starts, deadline)
     except (UnsolvedError, PlanError) as error:
+        found = None
         if isinstance(error, UnsolvedError):
+            if options.memory is None:
+                with suppress(UnsolvedError, PlanError):
+                    found = any_plan(replace(search, deadline=inf))
             error = PlanError(f"no plan found in {options.time_limit:g} s: {error}")
-        if options.memory is None or not tells_least:
+        if found is None and (options.memory is None or not tells_least):
             raise error from None
-        outcome = replace(fitting_plan(search, error, deadline), bound=relaxed.bound)
+        found = fitting_plan(search, error, deadline) if found is None else found
+        outcome = replace(found, bound=relaxed.bound)
     if options.restriction is None and is_open(outcome.cost, outcome.bound):
         outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
@@ -186,7 +192,7 @@ def _chosen(
     return first
 
 
-_AXES, _COMBINED, _UNLIMITED = "", "combined", "without a limit on memory"
+_AXES, _ANY, _COMBINED, _UNLIMITED = "", "any", "combined", "without a limit on memory"
 """The names of plans that no other strategy leads to."""
 
 
@@ -248,6 +254,10 @@ class Starts:
         with suppress(UnsolvedError, PlanError):
             plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)
+            return
+        if search.memory is None:  # even one axis is too wide for elimination
+            with suppress(UnsolvedError, PlanError):
+                self.plans[_ANY] = any_plan(replace(search, deadline=until))
 
     def _fitting(self, named: Mapping[str, Search]) -> Iterator[tuple[str, Outcome]]:
         """What is found without the limit on memory, which takes far less time, made to fit."""

@@ -162,6 +162,19 @@ def choose_block(
     return solve(search, of, pairs=pairs)
 
 
+def any_plan(search: Search) -> Outcome:
+    """A plan in no time: every vertex is cut in the first way that comes to hand."""
+    mesh = search.mesh
+
+    def of(vertex: Vertex, view: View) -> Choices:
+        if vertex.name in search.rules.pinned:
+            return search.every_choice(vertex, view)
+        settled = Settled((), (1 << len(mesh.sizes)) - 1)
+        return search.choices(vertex, view, (_any_assignment(search, vertex, view),), settled)
+
+    return replace(solve(search, of, pairs=True), bound=0)
+
+
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh

@@ -221,7 +221,8 @@ def _choose_pieces(choosing: Choosing) -> None:
     choosing.relaxed = choosing.relaxed.otherwise(choosing.search.deadline)
     if choosing.search.memory is None or not is_small(choosing.search):
         choosing.offer(_from_pieces(choosing, choosing.search))
-    _end_if_enough(choosing)
+    is_found = choosing.best is not None
+    choosing.is_over = is_found and is_enough(choosing.search, choosing.cost, choosing.bound)
 
 
 def _begin(choosing: Choosing) -> None:
@@ -237,12 +238,7 @@ def _begin(choosing: Choosing) -> None:
         for plan in choosing.first(search.deadline):
             choosing.offer(plan)
     _combine(choosing)
-    _end_if_enough(choosing)
-
-
-def _end_if_enough(choosing: Choosing) -> None:
-    best = choosing.best
-    choosing.is_over = best is not None and is_enough(choosing.search, best.cost, choosing.bound)
+    choosing.is_over = choosing.cost <= goal_of(choosing.bound)
 
 
 def _combine(choosing: Choosing) -> None:
