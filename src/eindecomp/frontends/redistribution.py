@@ -28,7 +28,7 @@ _REDUCED = (
     "wants the result"
 )
 _COLLECTIVE = (
-    "the least of all sequences of all-gathers, slices, all-to-alls, permutes, reduce-scatters and "
+    "of all sequences of all-gathers, slices, all-to-alls, permutes, reduce-scatters and "
     "all-reduces along axes of this mesh"
 )
 
@@ -104,7 +104,10 @@ class Redistribution:
         """What is proved of its bytes, and of what space."""
         if self.bytes > self.bound:
             times = ratio(self.bytes / self.bound) if self.bound else "∞"
-            return f"{_COLLECTIVE}; {times} what no schedule can undercut, {self.bound:,} bytes"
+            divides = all(size % self.mesh.devices == 0 for size in self.shape)
+            least = "the least" if divides else "the least found, as sizes do not divide,"
+            beyond = f"{times} what no schedule can undercut, {self.bound:,} bytes"
+            return f"{least} {_COLLECTIVE}; {beyond}"
         reduced = self.source.held.pending & ~self.target.held.pending
         return _REDUCED if reduced else _FETCHED
 

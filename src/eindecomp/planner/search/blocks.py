@@ -84,6 +84,8 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         # What reads the least on the outer axes may leave the inner ones less choice.
         ranks = search.ranks and len(blocks) == 1
         part = replace(search.on(mesh), ranks=ranks)
+        if pairs:  # a search, which takes whatever time it is given
+            part = replace(part, deadline=started + budgets.BLOCK_SECONDS)
         outcome = choose_block(part, block, base, pairs=pairs)
         last = planning_time() - started
     assert outcome is not None  # noqa: S101 - there is a block
