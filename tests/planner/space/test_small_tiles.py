@@ -45,7 +45,9 @@ def taken(graph, name, view, parts):
 )
 def test_tiles_are_small_where_they_can_be(seed, devices, tiles):
     graph = random_graph(seed, tree=False)
-    found = ed.plan(graph, devices, strategy={"tiles": tiles}, rewrite=False, time_limit=5)
+    found = ed.plan(
+        graph, devices, strategy={"tiles": tiles}, rewrite=False, pending=False, time_limit=5
+    )
     for name, view in planned_views(found.graph):
         sizes = dict(zip(view.labels, view.sizes, strict=True))
         least = min(taken(found.graph, name, view, parts) for parts in viable(sizes, devices))

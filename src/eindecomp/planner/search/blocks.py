@@ -60,11 +60,12 @@ def choose_by_blocks(search: Search, sizes: Sequence[int], *, needed: bool = Tru
             continue
     if not needed:
         raise UnsolvedError("time is up")
-    late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
+    grace = budgets.BLOCK_SECONDS * max(len(search.mesh.sizes), 1)
     try:
+        late = max(search.deadline, planning_time() + grace)
         return _coarse_to_fine(replace(search, deadline=late), 1)
     except UnsolvedError:
-        late = max(search.deadline, planning_time() + budgets.FIRST_PLAN_GRACE)
+        late = max(search.deadline, planning_time() + grace)
         return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
 
 
@@ -73,9 +74,10 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
     outcome: Outcome | None = None
     last = 0.0
+    searches = pairs or search.memory is not None  # then a block takes what time it is given
     for number, block in enumerate(blocks):
-        started = planning_time()
-        if has_passed(search.deadline - last * (len(blocks) - number)):
+        started, left = planning_time(), len(blocks) - number
+        if has_passed(search.deadline - (0 if searches else last * left)):
             raise UnsolvedError("time is up")
         end = block[-1] + 1 if block else 0
         mesh = search.mesh.along(range(end))
@@ -84,8 +86,8 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
         # What reads the least on the outer axes may leave the inner ones less choice.
         ranks = search.ranks and len(blocks) == 1
         part = replace(search.on(mesh), ranks=ranks)
-        if pairs:  # a search, which takes whatever time it is given
-            part = replace(part, deadline=started + budgets.BLOCK_SECONDS)
+        if searches:
+            part = replace(part, deadline=started + (search.deadline - started) / left)
         outcome = choose_block(part, block, base, pairs=pairs)
         last = planning_time() - started
     assert outcome is not None  # noqa: S101 - there is a block
