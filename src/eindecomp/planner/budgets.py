@@ -41,6 +41,7 @@ FEWER_GAIN = 0.05  # what one must save to be told
 # Time for the parts of a plan
 
 RELAX_SHARES = 0.45, 0.8  # the relaxed problem, at most, and of what the first starts have left
+LEAST_RELAX_SECONDS = 1.0  # at least that, or half of the time limit
 RELAX_LEVELS_SHARES = 0.6, 0.5  # the same with several kinds of links
 RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
 ALONE_SECONDS = 0.3  # every vertex alone, where there was no time for that

@@ -130,7 +130,9 @@ def _relax_seconds(search: Search, deadline: float) -> float:
     share, of_left = budgets.RELAX_SHARES
     if isinstance(search.price, PriceInSeconds) and len(search.price.levels) > 1:
         share, of_left = budgets.RELAX_LEVELS_SHARES
-    return min(share * (deadline - search.started), of_left * (deadline - now))
+    limit = deadline - search.started
+    least = min(budgets.LEAST_RELAX_SECONDS, limit / 2)
+    return max(min(share * limit, of_left * (deadline - now)), least)
 
 
 def search_of(options: Options) -> Search:
