@@ -73,7 +73,7 @@ class ByDevice:
             if read is not None:
                 traffic += volume(box) * buffers[read.buffer].item
         work = tile_operations(
-            self.program.graph[step.vertex].op, tile_sizes(self.program, step, own)
+            self.program.computed_by(step).op, tile_sizes(self.program, step, own)
         )
         self.kernel(d, work, traffic)
 
@@ -149,7 +149,7 @@ class ByDevice:
 
 def tile_sizes(program, step, own):
     """How many units of each label a device's tile has, by the blocks of its row."""
-    view = view_of(program.graph, program.graph[step.vertex])
+    view = view_of(program.graph, program.computed_by(step))
     lengths = {}
     for dims, box in [(view.output, own.box), *zip(view.reads, own.reads, strict=True)]:
         if dims is not None and box is not None:

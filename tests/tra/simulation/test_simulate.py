@@ -161,7 +161,7 @@ def longest_path(program, flops, *, combines):
                 for d, mine in enumerate(own):
                     reads = [ready[r.buffer, d] for r in step.reads if r is not None]
                     work = tile_operations(
-                        program.graph[step.vertex].op, tile_sizes(program, step, mine)
+                        program.computed_by(step).op, tile_sizes(program, step, mine)
                     )
                     free[d] = ready[step.into, d] = max([free[d], *reads]) + work / flops
             case Move() | ReduceScatter() | AllGather():
