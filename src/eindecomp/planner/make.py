@@ -148,8 +148,8 @@ def plan(
     described = described_machine(objective, machine, devices, mesh)
     laid_out = mesh_of(devices, mesh, described, pieces, lookups)
     pending = pending and laid_out.devices > 1 and objective in ("bytes", "time")
-    # A strategy is for the graph as it is.
     again = recompute_form(recompute)
+    # A strategy is for the graph as it is.
     limit = work if rewrite and strategy is None and again is None else None
 
     def asked(planned: Graph, follow: Callable[[Progress], None] | None, waits: bool) -> Options:
@@ -187,8 +187,8 @@ def plan(
             chosen = _chosen(graph, options)
     rules = options.rules
     bound, total = chosen.bound, chosen.costs.total
-    if isinstance(total, int) and bound > 0:  # whole numbers of bytes
-        bound = ceil(bound * (1 - budgets.SUM_ROUNDING)) if isinstance(bound, float) else bound
+    if isinstance(total, int) and isinstance(bound, float):  # whole numbers of bytes
+        bound = max(bound, ceil(bound * (1 - budgets.SUM_ROUNDING)))
     is_proved = bound >= total * (1 - budgets.ROUNDING)
     if bound > total * (1 + 1e-6):  # by less, rounding alone may have put it above the cost
         raise AssertionError(f"{bound} is not a lower bound on a plan that costs {total}")
