@@ -86,6 +86,17 @@ def test_a_class_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nest_of(measured[0]) is not None
 
 
+def test_a_class_is_measured_in_a_graph_with_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contractions, "_VERDICTS", Verdicts("none", contractions.versions))
+    monkeypatch.setattr(Verdicts, "find", lambda _self, _title, measure: measure())
+    x, b, c = tile("float32")
+    out, f4 = np.empty((24, 16), "float32"), np.dtype("float32")
+    scalars = {"lr": f4, "step": np.dtype("float64")}
+    kernel = EinSumKernel(MTTKRP, (f4,) * 3, f4, tuple(scalars.items()))
+    kernel.whole([x, b, c], out, [np.float32(1), np.float64(2)])
+    np.testing.assert_allclose(out, np.einsum("ijk,ja,ka->ia", x, b, c), rtol=1e-4, atol=1e-4)
+
+
 def test_tiny_tiles_are_left_to_loops() -> None:
     operands = [np.ones(shape, "float32") for shape in ((2, 2, 2), (2, 3), (2, 3))]
     contraction = FusedContraction(MTTKRP, einsum_kernel)

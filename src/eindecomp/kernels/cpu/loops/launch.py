@@ -124,7 +124,7 @@ class LoopsCall:
     function: CompiledFunction
     integers: Ints
     addresses: list[int]
-    """Where the addresses of inputs, scalars, outputs and scratch go."""
+    """Where the addresses of inputs, scalars and outputs go; that of scratch is the last."""
     scratch: int
     packs: tuple[Pack, ...]
     scalars: int = 0
@@ -156,10 +156,10 @@ class LoopsCall:
         integers = arguments.integers
         integers[: len(self.integers)] = self.integers
         arrays = (*inputs, *scalars[: self.scalars], *outputs)
-        for at, array in zip(self.addresses, arrays, strict=False):
+        for at, array in zip(self.addresses, arrays, strict=True):
             integers[at] = address(array)
         if self.scratch:
-            integers[self.addresses[-1]] = arguments.scratch_for(self.scratch)
+            integers[len(self.integers) - 1] = arguments.scratch_for(self.scratch)
 
 
 def launch_together(
@@ -242,7 +242,6 @@ class Loops:
         for (_, access, slot), own in zip(nest.slots(), arrays, strict=True):
             addresses.append(slot)
             integers += [0, *(own[loops[k]] for k in access.loops)]
-        addresses.append(len(integers))
         filled = np.array([*integers, 0], np.int64)
         function = compile_source(source_of(nest), self.description)
         scratch, scalars = nest.scratch_bytes, len(self.scalars)

@@ -92,7 +92,7 @@ def call_over_stack(
     for size, x, y, z in product.loops:
         integers += [size, *((y, x, z) if turned else (x, y, z))]
     inputs = [start + 1, start] if turned else [start, start + 1]
-    addresses = [*inputs, start + 2, len(integers)]
+    addresses = [*inputs, start + 2]
     function = compile_source(source, "stacks of matrix products")
     filled = np.array([*integers, 0], np.int64)
     return LoopsCall(function, filled, addresses, scratch, product.packs)

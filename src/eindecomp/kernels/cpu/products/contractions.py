@@ -96,7 +96,8 @@ class FusedContraction:
             if prod(sizes.values()) <= _POINTS:
                 compiled = loops(given, [result], {})
                 if compiled is not None:
-                    ways[_LOOPS] = partial(compiled.launch, given, [result], ())
+                    unread = [np.zeros(())] * compiled.scalars  # a contraction reads none
+                    ways[_LOOPS] = partial(compiled.launch, given, [result], unread)
             return fastest_of(ways)
 
 
