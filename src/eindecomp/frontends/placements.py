@@ -80,7 +80,7 @@ def layouts_of(plan: Plan) -> dict[str, tuple[Cut, ...]]:
 
     A fill lies nowhere: it is generated where it is read.
     """
-    program = program_of(plan)
+    program = program_of(plan, turns="none")
     layouts: dict[str, tuple[Cut, ...]] = {}
     for name, vertex in plan.graph.vertices.items():
         match vertex.op:

@@ -12,8 +12,9 @@ from functools import lru_cache
 from math import prod
 
 from eindecomp.errors import GradientError
+from eindecomp.graph.attention_grad import adjoints_of, taken_whole
 from eindecomp.graph.checks import expect
-from eindecomp.graph.graph import Graph
+from eindecomp.graph.graph import Graph, Operands
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.differentiate import pullback
@@ -86,12 +87,21 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     parts: dict[str, list[str]] = {name: [] for name in graph.vertices}
     parts[loss.name].append(_constant(grown, loss, 1))
     adjoints: dict[str, str] = {}
+    attentions = taken_whole(graph, {vertex.name for vertex in (loss, *wanted)})
     for vertex in reversed(list(graph.vertices.values())):
         passed_back = parts.pop(vertex.name)
         if passed_back and vertex.name in needed:
-            adjoints[vertex.name] = _total(grown, vertex, passed_back)
-            for position, adjoint in _input_adjoints(grown, vertex, adjoints[vertex.name], needed):
-                parts[vertex.inputs[position]].append(adjoint)
+            adjoint = adjoints[vertex.name] = _total(grown, vertex, passed_back)
+            if vertex.name in attentions:
+                for own in adjoints_of(grown, attentions[vertex.name], adjoint):
+                    if own.read.name in needed:
+                        sizes = _sizes_of(grown, own.operands)
+                        to = (own.read.name, own.read.labels)
+                        added = _sum_to_input(grown, to, own.operands, own.value, sizes)
+                        parts[own.read.name].append(added)
+                continue
+            for position, part in _input_adjoints(grown, vertex, adjoint, needed):
+                parts[vertex.inputs[position]].append(part)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
     outputs = [*(v.name for v in graph.outputs), *gradients.values()]
     # A gradient has its plain name even when it is the sum of parts that took that name first.
@@ -205,6 +215,11 @@ def _pulled_back(
     if not terms:
         return None
     return simplify(chain("add", terms), types, known)
+
+
+def _sizes_of(graph: Graph, operands: Operands) -> dict[str, int]:
+    """The sizes of the labels of operands."""
+    return {la: size for name, own in operands for la, size in graph[name].sizes_by(own).items()}
 
 
 def _sum_to_input(

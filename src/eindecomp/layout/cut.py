@@ -23,6 +23,7 @@ from eindecomp.layout.mesh import CEIL, Ints, Mesh, chunk_ends
 from eindecomp.layout.view import Dim
 
 KEPT = 1 << 13  # the most devices for which intervals are cached
+MOST_TURNS = 256
 Axes = tuple[int, ...]
 """Mesh axes by number, outermost first."""
 
@@ -155,6 +156,19 @@ def _chunks(mesh: Mesh, span: Span, fixed: Mapping[int, int]) -> tuple[Ints, Int
 def largest_side(mesh: Mesh, span: Span) -> int:
     """The most elements of a dimension that any device holds."""
     return -(-span.units // pieces_by(mesh, span.axes)) * span.scale
+
+
+def turns_of(mesh: Mesh, span: Span, nbytes: int, most: int) -> int:
+    """The fewest turns, each of equal rows, in which so many bytes become `most` at a time.
+
+    Rows of a dimension that is cut unevenly are taken in one turn; beyond `MOST_TURNS`, more is
+    there at a time.
+    """
+    rows, left = divmod(span.units, pieces_by(mesh, span.axes))
+    if left or span.scale != 1 or not rows or nbytes <= most:
+        return 1
+    counts = [n for n in range(1, min(rows, MOST_TURNS) + 1) if not rows % n]
+    return next((n for n in counts if nbytes <= n * most), counts[-1])
 
 
 def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:

@@ -54,6 +54,12 @@ def covers(held: Sequence[Cut], needed: Sequence[Cut]) -> NDArray[np.bool_]:
     return covered
 
 
+@lru_cache(maxsize=1 << 14)
+def is_inside(mesh: Mesh, needed: Cut, held: Cut) -> bool:
+    """Whether every device holds what a cut would give it."""
+    return bool(overlaps(mesh, [held], [needed])[0, 0] == totals(mesh, [needed])[0])
+
+
 def totals(mesh: Mesh, cuts: Sequence[Cut]) -> Ints:
     """The elements of each cut, summed over all devices."""
     elements: list[int] = []

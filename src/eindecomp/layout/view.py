@@ -100,6 +100,8 @@ class View:
     ways: tuple[Way, ...] = ()
     stays: str = ""
     """The ⊕ of the result's parts, if the result may stay pending."""
+    turn: str = ""
+    """The label that is divided into turns: nothing but itself cuts its dimension of the result."""
 
     @property
     def cut_labels(self) -> Labels:

@@ -111,8 +111,8 @@ def plan(
             they accumulate in: `"bfloat16"`, or by tensor or role, such as `{"activations":
             "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
         recompute: What the backward pass of a training step computes again instead of keeping it:
-            tensors, such as `["S0"]`, or `"attention"`, or all within `"layers"`
-            (`graph.rewrites.recompute`). The order of contractions is then the usual one.
+            tensors, such as `["H0"]`, or all within `"layers"` (`graph.rewrites.recompute`). The
+            order of contractions is then the usual one.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show

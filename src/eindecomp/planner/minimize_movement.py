@@ -17,6 +17,7 @@ from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
+from eindecomp.graph.turns import in_turns
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
@@ -74,9 +75,8 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     """
     if options.solver in ("tree", "linear"):
         raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
-    graph, mesh = options.graph, options.mesh
     search = search_of(options)
-    price = search.price
+    graph, mesh, price = search.graph, search.mesh, search.price
     ending = min(budgets.ENDING_SECONDS * len(graph.vertices), options.time_limit / 2)
     deadline = search.started + options.time_limit - ending
     refuse_too_little(search, deadline, tells_least=tells_least)
@@ -144,6 +144,10 @@ def search_of(options: Options) -> Search:
         work = inf if options.objective == "time" else options.work or 1.0
         waiting = waiting_of(graph, kept, options.mesh, work)
         rules = replace(rules, waiting=waiting)
+    if options.memory is not None:
+        graph, turns = in_turns(graph)
+        turn_bytes = options.memory // budgets.TURN_SHARE
+        rules = replace(rules, turns=turns, turn_bytes=turn_bytes)
     return Search(
         graph, price, rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,

@@ -64,7 +64,7 @@ class Plan:
         reduce_dtype: In which type partial results travel, by tensor or role, such as `{"all":
             "bfloat16"}`; none for that in which they accumulate.
         recompute: What the backward pass computes again instead of keeping it, such as
-            `"attention"`; None for nothing.
+            `"layers"`; None for nothing.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
         stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it

@@ -24,7 +24,7 @@ Z{l}[b,s,a] <- sum relu(H{l}[b,s,f]) * W2{l}[f,a]
 X{n}[b,s,a] <- A{l}[b,s,a] + Z{l}[b,s,a]
 """
 SIZES = "WQ{l}[a,h,d], WK{l}[a,h,d], WV{l}[a,h,d], WO{l}[h,d,a], W1{l}[a,f], W2{l}[f,a]"
-KINDS = [None, "attention", "layers", ["H0", "S1"]]
+KINDS = [None, "layers", ["H0", "K1"]]
 
 
 def step(layers=2):
@@ -63,9 +63,9 @@ def test_layers_that_are_computed_again_take_less_memory():
     graph = step(layers=6)
     least = {
         kind: fullest(program_of(ed.plan(graph, 1, recompute=kind))).bytes
-        for kind in (None, "attention", "layers")
+        for kind in (None, "layers")
     }
-    assert least["layers"] < least["attention"] < least[None]
+    assert least["layers"] < least[None]
 
 
 def test_only_the_backward_pass_reads_what_is_made_again():
@@ -91,8 +91,8 @@ def test_a_plan_says_what_is_computed_again(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("layer", "recompute is 'attention', 'layers', a list of tensors or None, not 'layer'"),
-        (7, "recompute is 'attention', 'layers', a list of tensors or None, not '7'"),
+        ("layer", "recompute is 'layers', a list of tensors or None, not 'layer'"),
+        (7, "recompute is 'layers', a list of tensors or None, not '7'"),
         (["H9"], "recompute: the forward pass computes no 'H9'; rewriting may have fused it"),
         (["X0"], "recompute: the forward pass computes no 'X0'"),
     ],

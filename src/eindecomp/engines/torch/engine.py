@@ -113,7 +113,7 @@ class TorchEngine:
         """Make a plan ready to run."""
         if self.limit is None:
             return TorchProgram(plan, self)
-        program = program_of(plan)
+        program = program_of(plan, turns="gradients")
         check_space(program.graph, output_space(program))  # before it is cut into many tiles
         room = max(0, self.limit - MARGIN)
         made = made_to_fit(plan, partial(TorchProgram, engine=self), room, finer=self.finer)
@@ -136,7 +136,7 @@ class TorchProgram:
 
         If that is `strict`, a plan is refused where they cannot.
         """
-        self.program = program_of(plan)
+        self.program = program_of(plan, turns="gradients")
         on_gpu = engine.torch_devices[0].type == "cuda"
         count = min(len(engine.torch_devices), self.program.devices)
         libraries = [TorchLibrary(device) for device in engine.torch_devices[:count]]

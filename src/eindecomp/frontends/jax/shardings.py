@@ -137,7 +137,7 @@ class PlannedFunction:
 
     def _tell(self, executable: Any) -> None:
         """Warn where XLA moves more than the plan."""
-        planned = sum(program_of(self.placed.plan).bytes_by_vertex.values())
+        planned = sum(program_of(self.placed.plan, turns="none").bytes_by_vertex.values())
         moved = count_collectives(executable)
         counted = sum(each.bytes for each in moved)
         if counted <= planned:
@@ -288,7 +288,7 @@ def _of_dim(dim: Dim, own: Sequence[Any]) -> Any:
 def verify_program(plan: Plan, platform: str | None = None) -> Verification:
     """Compile a plan for its mesh, from shapes alone, and count what its collectives move."""
     prepared = JaxEngine(platform=platform).prepare(plan)
-    return compare(program_of(plan).bytes_by_vertex, prepared.compiled.collectives)
+    return compare(program_of(plan, turns="none").bytes_by_vertex, prepared.compiled.collectives)
 
 
 def verify_function(
@@ -296,7 +296,7 @@ def verify_function(
 ) -> Verification:
     """Compile a function as a plan says it is run, and count what its collectives move."""
     compiled = to_jax(plan).jit(fn).lower(*args, **kwargs).compile()
-    return compare(program_of(plan).bytes_by_vertex, count_collectives(compiled))
+    return compare(program_of(plan, turns="none").bytes_by_vertex, count_collectives(compiled))
 
 
 def compare(planned: Mapping[str, int], collectives: Iterable[CompiledCollective]) -> Verification:

@@ -97,7 +97,7 @@ class _Rows:
 
     def __init__(self, plan: Plan, applied: Applied) -> None:
         self.imported = applied.imported
-        self.planned = dict(program_of(plan).bytes_by_vertex)
+        self.planned = dict(program_of(plan, turns="none").bytes_by_vertex)
         rows = {name: name for name in self.planned}
         for made in applied.imported.made.values():
             kept = [name for name in made if name in self.planned]

@@ -13,15 +13,11 @@ from typing import Any
 from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
-from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex
 
-ATTENTION, LAYERS = "attention", "layers"
-KINDS = {
-    ATTENTION: "what lies between queries, keys and values and the result of each attention",
-    LAYERS: "everything but the results through which all that follows depends on the data",
-}
+LAYERS = "layers"
+KINDS = {LAYERS: "everything but the results through which all that follows depends on the data"}
 Recompute = str | tuple[str, ...] | None
 
 
@@ -96,9 +92,6 @@ def _named(
     graph: Graph, forward: Collection[str], which: str | tuple[str, ...], tie: Mapping[str, str]
 ) -> set[str]:
     """The results that are not kept."""
-    if which == ATTENTION:
-        found = find_attention(_alone(graph, forward, tie))
-        return {name for each in found for name in each.replaces if name != each.result}
     if which == LAYERS:
         made = {name for name in forward if not isinstance(graph[name].op, Input | Fill)}
         ends = {vertex.name for vertex in graph.outputs}
@@ -111,13 +104,6 @@ def _named(
                 "rewriting may have fused it into what reads it"
             )
     return {*which}
-
-
-def _alone(graph: Graph, forward: Collection[str], tie: Mapping[str, str]) -> Graph:
-    """The forward pass as a graph of its own."""
-    outputs = [v.name for v in graph.outputs if v.name in forward and v.name not in tie.values()]
-    every = (vertex for vertex in graph.vertices.values() if vertex.name in forward)
-    return Graph.of(every, outputs, graph.scalars)
 
 
 def _passages(graph: Graph, forward: Collection[str], tie: Mapping[str, str]) -> set[str]:

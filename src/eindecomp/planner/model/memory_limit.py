@@ -22,9 +22,20 @@ import numpy as np
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.turns import Turns
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import partial_bytes, partial_types, reducing_bytes
-from eindecomp.layout.cut import Cut, bits_of, combined, largest_side, parts_of, pending_in
+from eindecomp.lang.einsum import EinSum
+from eindecomp.layout.cut import (
+    Cut,
+    Span,
+    bits_of,
+    combined,
+    largest_side,
+    parts_of,
+    pending_in,
+    turns_of,
+)
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import fullest
 from eindecomp.layout.view import dim_parts, is_planned, tile_sides
@@ -71,10 +82,16 @@ def add_usage(model: MovementModel) -> int:
     The model must have been built with `apart`: a home needs a variable of its own.
     """
     lives = Lifetimes.of(model.graph, model.rules)
+    turns = {name: (own, lives.span(own)) for own in model.rules.turns for name in own.labels}
     for name, now in lives.steps.items():
         site, held = model.sites[name], lives.held[name]
-        model.tables.use(model.assign[name], _working(model, site), now, now + 1)
         homes = _items(model, site) * _fullest(model, site.choices.homes)
+        if name in turns:
+            own, (start, stop) = turns[name]
+            homes = _add_in_turns(model, site, homes, own, (start, stop))
+            held = (start, max(held[1], stop))
+        else:
+            model.tables.use(model.assign[name], _working(model, site), now, now + 1)
         model.tables.use(model.home[name], homes, *held)
         _add_second(model, name, now + 1, held[1])
     for vertex in model.graph.inputs:
@@ -84,8 +101,13 @@ def add_usage(model: MovementModel) -> int:
         layouts = _add_held(model, model.graph[name], reading, end)
         for site, k in reading:
             now = lives.steps[site.vertex.name]
+            life = (now, now + 1)
+            if site.vertex.name in turns:
+                own, life = turns[site.vertex.name]
+                if own.divides(model.graph, site.vertex.name, k):
+                    continue  # `_add_in_turns` has counted it
             lasts = not model.rules.has_home(model.graph[name])
-            _add_copy(model, site, k, layouts, (0, end) if lasts else (now, now + 1))
+            _add_copy(model, site, k, layouts, (0, end) if lasts else life)
     always = 0
     for vertex in model.graph.outputs:
         if isinstance(vertex.op, Fill):  # a device makes a share of it along its longest side
@@ -93,6 +115,58 @@ def add_usage(model: MovementModel) -> int:
             share = -(-longest // model.price.mesh.devices)
             always += vertex.dtype.itemsize * (vertex.elements // max(longest, 1)) * share
     return always
+
+
+def _add_in_turns(model: MovementModel, site: Site, homes: Ints, turns: Turns, life: Steps) -> Ints:
+    """Add what is held for a vertex in turns; returns what is held in each home meanwhile.
+
+    An operand that is read part by part is divided first, which takes a copy of it. A result of
+    which each turn makes a part is put together at the end, from as much beside it; one that is
+    summed grows by the result of each turn, in the type in which it accumulates.
+    """
+    name, rules, choices = site.vertex.name, model.rules, site.choices
+    most, label = rules.turn_bytes, turns.labels[name]
+    flags = 1 << len(site.shared)
+    working = _working(model, site)
+    if label in site.vertex.labels:
+        cuts = _cuts_of(choices, label)
+        working = _in_turns(model, [cut for cut in cuts for _ in range(flags)], 0, working, most)
+    for k, (source, reads) in enumerate(zip(site.vertex.inputs, choices.reads, strict=True)):
+        if reads is None or not turns.divides(model.graph, name, k):
+            continue
+        item = model.graph[source].dtype.itemsize
+        whole = item * _fullest(model, reads.cuts)
+        op = site.vertex.op
+        assert isinstance(op, EinSum)  # noqa: S101 - only those are computed in turns
+        parts = _in_turns(model, reads.cuts, op.inputs[k].index(label), whole, most)
+        is_made = isinstance(model.graph[source].op, Fill) or source in turns.labels
+        size = parts if is_made else whole + parts
+        working = working + np.repeat(size[reads.of], flags)
+    if name in turns.outputs:
+        wide = sum(dtype.itemsize for dtype in partial_types(model.graph, site.vertex))
+        view = choices.view
+        tile = tile_sides(view.output, dim_parts(view, view.output, choices.parts)).prod(axis=1)
+        beside = site.vertex.dtype.itemsize if label in site.vertex.labels else 3 * wide
+        working = working + np.repeat(beside * tile, flags)
+    else:
+        at = site.vertex.labels.index(label)
+        homes = _in_turns(model, choices.homes, at, homes, most)
+    model.tables.use(model.assign[name], working, *life)
+    return homes
+
+
+def _cuts_of(choices: Choices, label: str) -> list[Cut]:
+    """How each assignment cuts a label, alone."""
+    at = choices.view.labels.index(label)
+    size = choices.view.sizes[at]
+    return [(Span(own[at], size, 1, 0, size),) for own in choices.assignments]
+
+
+def _in_turns(model: MovementModel, cuts: Sequence[Cut], at: int, sizes: Ints, most: int) -> Ints:
+    """What is there of each layout in one turn, if turns divide a dimension."""
+    mesh = model.price.mesh
+    counts = [turns_of(mesh, cut[at], n, most) for cut, n in zip(cuts, sizes.tolist(), strict=True)]
+    return -(-sizes // np.array(counts, dtype=np.int64))
 
 
 def _add_input(model: MovementModel, vertex: Vertex, lives: Lifetimes) -> None:
@@ -276,22 +350,37 @@ class Lifetimes:
     """From the first reader of a tensor to its last."""
 
     @staticmethod
-    def of(graph: Graph, rules: LayoutRules) -> Lifetimes:
-        """Those of a graph; what replaces a tied input is held beside it."""
+    def of(graph: Graph, rules: LayoutRules, *, at_least: bool = False) -> Lifetimes:
+        """Those of a graph; what replaces a tied input is held beside it.
+
+        What is read in turns is held until the last one, or, for what is held `at_least`, until the
+        first; then what is never there as a whole does not count.
+        """
         computed = (vertex.name for vertex in graph.vertices.values() if is_planned(vertex))
         steps = {name: step for step, name in enumerate(computed)}
         read: dict[str, Steps] = {}
-        for reader, step in steps.items():
+        reads = {name: (step, step + 1) for name, step in steps.items()}
+        for turns in rules.turns:
+            span = [steps[name] for name in turns.labels]
+            reads |= dict.fromkeys(turns.labels, (span[0], 1 + span[0 if at_least else -1]))
+        for reader, (start, stop) in reads.items():
             for name in graph[reader].inputs:
-                read[name] = (read.get(name, (step, step))[0], step + 1)
+                begin, end = read.get(name, (start, stop))
+                read[name] = (min(begin, start), max(end, stop))
         end, outputs = len(steps), {vertex.name for vertex in graph.outputs}
         held: dict[str, Steps] = {}
         for name, now in steps.items():
+            if at_least and name in rules.within_turns:
+                continue
             held[name] = (now, end if name in outputs else read.get(name, (now, now + 1))[1])
         given = {v.name: (0, end) for v in rules.chosen(graph) if isinstance(v.op, Input)}
         tied = {name: (0, read[name][1]) for name in rules.tie if name in read}
         held |= given | tied
         return Lifetimes(steps, held, read)
+
+    def span(self, turns: Turns) -> Steps:
+        """From the first step of turns to the one after their last."""
+        return self.steps[next(iter(turns.labels))], self.steps[next(reversed([*turns.labels]))] + 1
 
     def fullest_step(self, sizes: Mapping[str, int]) -> int:
         """The step at which all tensors that are held, of these sizes, are largest together."""
@@ -311,7 +400,7 @@ def held_at_least(graph: Graph, rules: LayoutRules, mesh: Mesh) -> int:
 
     Each tensor is held at least once, in equal parts or as its pin says.
     """
-    lives = Lifetimes.of(graph, rules)
+    lives = Lifetimes.of(graph, rules, at_least=True)
     least: dict[str, int] = {}
     for name in lives.held:
         pinned = rules.pinned.get(rules.tie.get(name, name))

@@ -39,7 +39,7 @@ from eindecomp.planner.model.tables import (
 from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
-from eindecomp.solve.problem.arrays import Ints
+from eindecomp.solve.problem.arrays import Ints, infinite_where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,6 +203,10 @@ class MovementModel:
                 self._add_second_layout(name)
                 for reader, k in waiting.pop(name):
                     self._add_read(reader, k)
+        for turns in self.rules.turns:
+            for name, reader in turns.edges(self.graph):
+                if name in self.sites and reader in self.sites:
+                    self._cut_alike(self.sites[name], self.sites[reader])
 
     def _add(self, site: Site) -> None:
         name, own = site.vertex.name, site.choices
@@ -232,6 +236,27 @@ class MovementModel:
             key = (id(own), "scatter", flags, item, scatter.tobytes())
             scope = (self.assign[name], self.home[name])
             self.tables.table(scope, key, lambda: np.repeat(scatter, flags, axis=0))
+
+    def _cut_alike(self, one: Site, other: Site) -> None:
+        """Let two vertices that are computed in turns cut the label that is divided alike."""
+
+        numbers: dict[Any, int] = {}
+
+        def cuts(site: Site) -> Ints:
+            view = site.choices.view
+            at = view.labels.index(self.rules.labels_in_turns[site.vertex.name])
+            own = (assignment[at] for assignment in site.choices.assignments)
+            each = [numbers.setdefault(cut, len(numbers)) for cut in own]
+            return np.repeat(np.array(each), 1 << len(site.shared))
+
+        def table() -> Any:
+            differ = cuts(one)[:, None] != cuts(other)[None]
+            return infinite_where(differ, np.zeros((1, 1), dtype=np.int64))
+
+        sites = (one, other)
+        scope = tuple(self.assign[site.vertex.name] for site in sites)
+        key = tuple((id(site.choices), len(site.shared)) for site in sites)
+        self.tables.table((scope[0], scope[1]), ("turns", *key), table)
 
     def _variable(self, what: str, name: str, unary: Any, load: Ints) -> int:
         """The variable for a vertex, shared by all that choose alike."""

@@ -247,7 +247,8 @@ def second_layouts(
     of_kind: dict[str, tuple[Cut, ...]] = {}
     layouts: dict[str, tuple[Cut, ...]] = {}
     for name, reading in wanted.items():
-        if len(reading) > 1 and name not in rules.gathered:
+        may_be_kept = name not in rules.gathered and name not in rules.within_turns
+        if len(reading) > 1 and may_be_kept:
             every = dict.fromkeys(cut for reads in reading for cut in reads.cuts)
             cuts = tuple(cut for cut in every if pending_in(cut) is None)
             if cuts:

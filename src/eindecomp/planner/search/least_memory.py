@@ -93,7 +93,7 @@ def _usage(model: MovementModel) -> Ints:
     """What each choice makes a device hold at the fullest step, packed like unary costs."""
     usage = [np.zeros(len(own), dtype=np.int64) for own in model.tables.unary]
     _add_free_inputs(model, usage)
-    lives = Lifetimes.of(model.graph, model.rules)
+    lives = Lifetimes.of(model.graph, model.rules, at_least=True)
     vertices = (model.graph[name] for name in lives.held)
     sizes = {each.name: each.elements * each.dtype.itemsize for each in vertices}
     for name in lives.held_at(lives.fullest_step(sizes)):

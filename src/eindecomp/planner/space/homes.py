@@ -78,9 +78,12 @@ def _homes_of(
     any_order: bool,
 ) -> Iterator[tuple[Cut, WayHome]]:
     tile = [() if (i := view.index(dim)) is None else assignment[i] for dim in view.output]
+    whole = [d for d, dim in enumerate(view.output) if view.turn and dim.label == view.turn]
     summed = tuple(sorted(axis for i in view.aggregated for axis in assignment[i]))
     groups = mesh.devices // pieces_by(mesh, tuple(axis for own in assignment for axis in own))
     for places in _places(summed, len(tile), settled, any_order=any_order, stays=bool(view.stays)):
+        if any(places[d] for d in whole):
+            continue
         home = tuple(
             span_of(dim, (*own, *inner))
             for dim, own, inner in zip(view.output, tile, places, strict=False)

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from eindecomp.errors import OperandError, PlanError
 from eindecomp.graph.checks import check_tie
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.turns import Turns
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.cut import Cut, outer_cut
 from eindecomp.layout.mesh import Mesh
@@ -40,11 +42,27 @@ class LayoutRules:
     """Inputs that are fetched for every use anew, never kept in a second layout."""
     waiting: Mapping[str, Waiting] = field(default_factory=dict[str, Waiting])
     """How vertices may read operands in parts, and which results may stay so."""
+    turns: tuple[Turns, ...] = ()
+    """What is computed in turns: all vertices of one cut the label that is divided alike."""
+    turn_bytes: int = 0
+    """What a device may hold in one turn of a tensor that is never there as a whole."""
+
+    @cached_property
+    def labels_in_turns(self) -> dict[str, str]:
+        """The vertices that are computed in turns, with the label that is divided."""
+        return {name: label for turns in self.turns for name, label in turns.labels.items()}
+
+    @cached_property
+    def within_turns(self) -> frozenset[str]:
+        """Those of them that are never there as a whole."""
+        return frozenset(n for turns in self.turns for n in turns.labels.keys() - turns.outputs)
 
     def view_of(self, graph: Graph, vertex: Vertex) -> View:
         """The view of a vertex with its ways to read operands in parts."""
-        view = view_of(graph, vertex)
-        return self.waiting[vertex.name].of(view) if vertex.name in self.waiting else view
+        view, name = view_of(graph, vertex), vertex.name
+        if name in self.labels_in_turns:
+            view = replace(view, turn=self.labels_in_turns[name])
+        return self.waiting[name].of(view) if name in self.waiting else view
 
     def has_home(self, vertex: Vertex) -> bool:
         """Whether a tensor lies somewhere and is fetched from there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
@@ -13,7 +13,7 @@ from eindecomp.graph.work import partial_bytes, partial_types
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.cut import Cut, bits_of, combined, pending_in, used_axes
 from eindecomp.layout.mesh import Mesh
-from eindecomp.layout.overlaps import moved, overlaps, totals
+from eindecomp.layout.overlaps import is_inside, moved, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
 from eindecomp.layout.view import View, view_of
 from eindecomp.planner.costs.named_rows import fetched, most_bytes, reduced
@@ -30,10 +30,12 @@ from eindecomp.planner.space.choices import (
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.parts import PartsGraph, ReadInParts, read_in_parts, with_parts
 from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.turns import Taken, taking_turns
 
 
-def program_of(plan: Plan) -> Program:
+def program_of(plan: Plan, turns: Taken = "all") -> Program:
     """The program of a plan; what it moves is `plan.traffic`, which for bytes is `plan.cost`."""
+    plan = taking_turns(plan, turns)
     maker = _ProgramMaker(plan, with_parts(plan.graph, plan.decisions))
     maker.load_inputs()
     for name, decision in plan.decisions.items():
@@ -111,7 +113,7 @@ class _ProgramMaker:
         sizes = {cut: int(totals(self.mesh, [cut])[0]) for cut in wanted}
         kept: list[Cut] = []
         for cut in sorted(wanted, key=lambda cut: -sizes[cut]):
-            if not any(_inside(self.mesh, cut, other) for other in kept):
+            if not any(is_inside(self.mesh, cut, other) for other in kept):
                 kept.append(cut)
         return [Tiling(cut) for cut in kept]
 
@@ -287,7 +289,7 @@ class _ProgramMaker:
             return steps.Read(piece, need)
         held = self._nearest(source, need)
         tiling = self.buffers[held].tiling
-        if _inside(self.mesh, need, tiling.cut):
+        if is_inside(self.mesh, need, tiling.cut):
             return steps.Read(held, need)
         piece = self.buffer(origin, steps.Role.PIECE, Tiling(need), alias_of=held)
         self._move(vertex.name, held, piece)
@@ -305,7 +307,7 @@ class _ProgramMaker:
                 return lies[int(moved(self.mesh, cuts, [need], first)[:, 0].argmin())]
             item = self.plan.graph[source].dtype.itemsize
             return lies[int(self.price.fetch(cuts, [need], item)[:, 0].argmin())]
-        return next(n for n in lies if _inside(self.mesh, need, self.buffers[n].tiling.cut))
+        return next(n for n in lies if is_inside(self.mesh, need, self.buffers[n].tiling.cut))
 
     def add_output(self, vertex: Vertex) -> None:
         """Where an output is gathered from."""
@@ -331,12 +333,6 @@ def _needs(view: View, decision: Decision) -> list[Cut | None]:
     return [
         None if dims is None else cut_of(view, dims, decision.assignment) for dims in view.reads
     ]
-
-
-@lru_cache(maxsize=1 << 14)
-def _inside(mesh: Mesh, cut: Cut, held: Cut) -> bool:
-    """Whether every device holds what a cut would give it."""
-    return bool(overlaps(mesh, [held], [cut])[0, 0] == totals(mesh, [cut])[0])
 
 
 def _with_frees(maker: _ProgramMaker) -> Iterator[steps.Step]:
