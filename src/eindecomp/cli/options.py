@@ -15,7 +15,7 @@ from eindecomp.engines.whole_files import check_writable
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import ALL
-from eindecomp.graph.rewrites.recompute import KINDS
+from eindecomp.graph.rewrites.recompute import AUTO, KINDS
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES, GivenStrategy
 from eindecomp.store.plan_file import PLAN_FILE, from_json
@@ -237,7 +237,7 @@ def recompute_from(text: str | None) -> str | list[str] | None:
     >>> recompute_from("layers"), recompute_from("S0, S1")
     ('layers', ['S0', 'S1'])
     """
-    if text is None or text in KINDS:
+    if text is None or text in (*KINDS, AUTO):
         return text
     return [name.strip() for name in text.split(",")]
 

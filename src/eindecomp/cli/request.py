@@ -27,7 +27,7 @@ from eindecomp.cli.options import (
 from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import ROLES
-from eindecomp.graph.rewrites.recompute import KINDS
+from eindecomp.graph.rewrites.recompute import AUTO, KINDS
 from eindecomp.planner.costs.presets import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
@@ -175,7 +175,7 @@ class Request:
         _option(
             "NAME",
             "what the backward pass of a training step computes again instead of keeping it: "
-            f"{', '.join(KINDS)}, or tensors, such as S0,S1",
+            f"{', '.join((*KINDS, AUTO))}, or tensors, such as H0,H1",
         ),
     ] = None
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45

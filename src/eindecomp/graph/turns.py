@@ -9,11 +9,13 @@ grows turn by turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Fill
 from eindecomp.graph.patterns.attention import Attention, find_attention
 from eindecomp.graph.patterns.terms import TensorRead
+from eindecomp.graph.rewrites.rebuild import equal_vertices
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 
@@ -34,6 +36,18 @@ class Turns:
         op = graph[reader].op
         return isinstance(op, EinSum) and self.labels[reader] in op.inputs[operand]
 
+    def divided(self, graph: Graph) -> dict[tuple[str, int], list[tuple[str, int]]]:
+        """Who reads which other tensor part by part, by the dimension that is divided."""
+        readers: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        for name, label in self.labels.items():
+            op = graph[name].op
+            for k, source in enumerate(graph[name].inputs):
+                is_other = source not in self.labels and not isinstance(graph[source].op, Fill)
+                if is_other and isinstance(op, EinSum) and label in op.inputs[k]:
+                    at = op.inputs[k].index(label)
+                    readers.setdefault((source, at), []).append((name, k))
+        return readers
+
     def edges(self, graph: Graph) -> Iterator[tuple[str, str]]:
         """Which of them reads which."""
         for reader in self.labels:
@@ -44,18 +58,21 @@ class Turns:
 
 def attention_turns(graph: Graph) -> list[Turns]:
     """What is computed in turns for the attentions of a graph and for their gradients."""
-    users = graph.users()
-    found: list[Turns] = []
-    for one in find_attention(graph):
+    users, (equal, _) = graph.users(), equal_vertices(graph)  # what is made again is equal
+    reads = {name: [equal[source] for source in graph[name].inputs] for name in graph}
+    found: dict[str, Turns] = {}
+    attentions = find_attention(graph)
+    results = {name: one.result for one in attentions for name in one.replaces}
+    for one in attentions:
         if not one.queries or len(one.parts) != 1:
             continue
-        q, k = one.q, one.parts[0].k
-        for name in users[q.name]:
-            if name in users[k.name]:
-                turns = _Spread(graph, users, one).of(name, q, k)
-                if turns is not None and all(turns.labels.keys() != t.labels.keys() for t in found):
-                    found.append(turns)
-    return found
+        q, k = (replace(each, name=equal[each.name]) for each in (one.q, one.parts[0].k))
+        for name, own in reads.items():
+            if name not in found and q.name in own and k.name in own:
+                turns = _Spread(graph, users, one, results).of(name, (q, own), (k, own))
+                if turns is not None:
+                    found |= dict.fromkeys(turns.labels, turns)
+    return list({id(turns): turns for turns in found.values()}.values())
 
 
 def in_turns(graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
@@ -90,6 +107,10 @@ def _together(graph: Graph, turns: Turns) -> Graph | None:
     return Graph.of((graph[name] for name in names), ends, graph.scalars, ties=graph.ties)
 
 
+_Operand = tuple[TensorRead, list[str]]
+"""What is read, and all inputs of the reader; of equal vertices, both name the first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Spread:
     """From scores to all that is computed of them while it has queries and keys."""
@@ -97,11 +118,13 @@ class _Spread:
     graph: Graph
     users: Mapping[str, list[str]]
     one: Attention
+    results: Mapping[str, str]
+    """By the vertices of attentions, the result."""
 
-    def of(self, scores: str, q: TensorRead, k: TensorRead) -> Turns | None:
+    def of(self, scores: str, q: _Operand, k: _Operand) -> Turns | None:
         """What begins with scores; None if it cannot be computed in turns."""
-        query = self._label(scores, q, self.one.queries[0])
-        key = self._label(scores, k, self.one.parts[0].key)
+        query = self._label(scores, *q, self.one.queries[0])
+        key = self._label(scores, *k, self.one.parts[0].key)
         if query is None or key is None or not self._has_both(scores, query, key):
             return None
         known = {scores: (query, key)}
@@ -120,12 +143,12 @@ class _Spread:
             waiting += self._sources(known, name)
         return self._turns(known)
 
-    def _label(self, reader: str, read: TensorRead, label: str) -> str | None:
-        """What a reader calls a label of a tensor."""
-        vertex = self.graph[reader]
-        if not isinstance(vertex.op, EinSum):
+    def _label(self, reader: str, read: TensorRead, inputs: list[str], label: str) -> str | None:
+        """What a reader calls a label of one of its inputs."""
+        op = self.graph[reader].op
+        if not isinstance(op, EinSum):
             return None
-        return vertex.op.inputs[vertex.inputs.index(read.name)][read.labels.index(label)]
+        return op.inputs[inputs.index(read.name)][read.labels.index(label)]
 
     def _has_both(self, name: str, query: str, key: str) -> bool:
         return {query, key} <= {*self.graph[name].labels}
@@ -171,5 +194,4 @@ class _Spread:
                     inner and own[self.graph[source].labels.index(at)] != label
                 ):
                     return None
-        forward = next(iter(labels)) in self.one.replaces
-        return Turns(labels, frozenset(outputs), self.one.result if forward else "")
+        return Turns(labels, frozenset(outputs), self.results.get(next(iter(labels)), ""))

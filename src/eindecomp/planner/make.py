@@ -10,8 +10,15 @@ from eindecomp.above import from_above
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
-from eindecomp.graph.rewrites.recompute import recompute_form, recomputed
+from eindecomp.graph.rewrites.recompute import (
+    AUTO,
+    LAYERS,
+    Recompute,
+    recompute_form,
+    recomputed,
+)
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
+from eindecomp.graph.work import operations
 from eindecomp.layout.mesh import BALANCED, WHOLE
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
@@ -63,6 +70,7 @@ def plan(
     pending: bool = True,
     reduce_dtype: str | Mapping[str, str] | None = None,
     recompute: str | Sequence[str] | None = None,
+    recompute_work: float = 1.34,
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -112,7 +120,9 @@ def plan(
             "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
         recompute: What the backward pass of a training step computes again instead of keeping it:
             tensors, such as `["H0"]`, or all within `"layers"` (`graph.rewrites.recompute`). The
-            order of contractions is then the usual one.
+            order of contractions is then the usual one. `"auto"` takes the cheaper of nothing and
+            `"layers"`, of those that fit into `memory`.
+        recompute_work: How many times the operations of the step `"auto"` may take, such as `1.34`.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
@@ -152,7 +162,14 @@ def plan(
     # A strategy is for the graph as it is.
     limit = work if rewrite and strategy is None and again is None else None
 
-    def asked(planned: Graph, follow: Callable[[Progress], None] | None, waits: bool) -> Options:
+    def asked(
+        planned: Graph,
+        again: Recompute,
+        seconds: float,
+        follow: Callable[[Progress], None] | None,
+        *,
+        waits: bool,
+    ) -> Options:
         check_countable(planned, laid_out)
         types = reduce_types(planned, reduce_dtype, graph)
         # The paper's bound knows no layouts: there the graph's ties have no meaning.
@@ -167,7 +184,7 @@ def plan(
             restriction=restriction,
             machine=described,
             memory=None if memory is None else parse_bytes(memory),
-            time_limit=max(started + time_limit - planning_time(), 0),
+            time_limit=max(seconds, 0),
             on_event=follow, work=limit, pending=waits, reduce_types=types,
         )  # fmt: skip
 
@@ -176,17 +193,28 @@ def plan(
         interruptible(keep=keep_on_interrupt) as ending,
     ):
         planned = rewritten(graph, keeps_sums=pending) if rewrite else graph
-        options = asked(planned, follow, pending)
-        try:
-            chosen = _chosen(graph, options)
-        except PlanError:
-            if memory is None or not pending:
-                raise
-            # Sums that are kept, so that they may wait, take memory, and more choices time.
-            options = asked(rewritten(graph) if rewrite else planned, follow, waits=False)
-            chosen = _chosen(graph, options)
+
+        def attempt(kind: Recompute, share: float) -> tuple[Options, Chosen]:
+            left = share * (started + time_limit - planning_time())
+            options = asked(planned, kind, left, follow, waits=pending)
+            try:
+                return options, _chosen(graph, options)
+            except PlanError:
+                if memory is None or not pending:
+                    raise
+                # Sums that are kept, so that they may wait, take memory, and more choices time.
+                left = share * (started + time_limit - planning_time())
+                plain = rewritten(graph) if rewrite else planned
+                options = asked(plain, kind, left, follow, waits=False)
+                return options, _chosen(graph, options)
+
+        kinds = (again,)
+        if again == AUTO:
+            kinds = _worth_trying(planned, tie, recompute_work if memory is not None else 1)
+        found, kinds = _found(attempt, kinds)
+    again, (options, chosen) = min(found.items(), key=lambda each: each[1][1].costs.total)
     rules = options.rules
-    bound, total = chosen.bound, chosen.costs.total
+    bound, total = min(own.bound for _, own in found.values()), chosen.costs.total
     if isinstance(total, int) and isinstance(bound, float):  # whole numbers of bytes
         bound = max(bound, ceil(bound * (1 - budgets.SUM_ROUNDING)))
     is_proved = bound >= total * (1 - budgets.ROUNDING)
@@ -199,9 +227,35 @@ def plan(
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
-        reduce_dtype=options.reduce_types, recompute=again, solver=solver,
+        reduce_dtype=options.reduce_types, recompute=again, recomputes=kinds, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
+
+
+def _worth_trying(
+    graph: Graph, tie: Mapping[str, str] | None, work: float
+) -> tuple[Recompute, ...]:
+    """What may be computed again within so many times the operations."""
+
+    def operations_of(own: Graph) -> int:
+        return sum(operations(own, vertex) for vertex in own.vertices.values())
+
+    again = recomputed(graph, LAYERS, checked_ties(graph, tie))
+    return (None, LAYERS) if operations_of(again) <= work * operations_of(graph) else (None,)
+
+
+def _found(
+    attempt: Callable[[Recompute, float], tuple[Options, Chosen]], kinds: tuple[Recompute, ...]
+) -> tuple[dict[Recompute, tuple[Options, Chosen]], tuple[Recompute, ...]]:
+    """The plans of several kinds, and the kinds if there are several; the last one's error."""
+    found: dict[Recompute, tuple[Options, Chosen]] = {}
+    for kind in kinds:
+        try:
+            found[kind] = attempt(kind, 1 if kind == kinds[-1] else budgets.FIRST_KIND_SHARE)
+        except PlanError:
+            if kind == kinds[-1] and not found:
+                raise
+    return found, tuple(found) if len(kinds) > 1 else ()
 
 
 def _chosen(graph: Graph, options: Options) -> Chosen:

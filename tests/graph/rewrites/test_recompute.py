@@ -88,11 +88,31 @@ def test_a_plan_says_what_is_computed_again(tmp_path):
     assert ed.Plan.load(tmp_path / "plan.json") == plan
 
 
+def test_layers_are_computed_again_where_nothing_else_fits(tmp_path):
+    graph = step(layers=6)
+    roomy = ed.plan(graph, 1, recompute="auto", memory=400_000, time_limit=4)
+    assert roomy.recompute is None
+    assert set(roomy.recomputes) == {None, "layers"}
+    tight = ed.plan(graph, 1, recompute="auto", memory=160_000, time_limit=4)
+    assert tight.recompute == "layers"
+    assert fullest(program_of(tight)).bytes <= 160_000
+    told = " ".join(tight.explain().split())
+    assert "layers computed again for the backward pass, chosen among what was found" in told
+    tight.save(tmp_path / "plan.json")
+    assert ed.Plan.load(tmp_path / "plan.json") == tight
+
+
+def test_operations_of_a_second_time_are_limited():
+    plan = ed.plan(step(), 1, recompute="auto", memory="1GB", recompute_work=1.01, time_limit=1)
+    assert plan.recompute is None
+    assert not plan.recomputes
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("layer", "recompute is 'layers', a list of tensors or None, not 'layer'"),
-        (7, "recompute is 'layers', a list of tensors or None, not '7'"),
+        ("layer", "recompute is 'layers', 'auto', a list of tensors or None, not 'layer'"),
+        (7, "recompute is 'layers', 'auto', a list of tensors or None, not '7'"),
         (["H9"], "recompute: the forward pass computes no 'H9'; rewriting may have fused it"),
         (["X0"], "recompute: the forward pass computes no 'X0'"),
     ],

@@ -88,7 +88,7 @@ def merge_common(graph: Graph) -> Graph:
     C[k] <- A[k] + A[k]
     output C
     """
-    first, outputs = _classes(graph)
+    first, outputs = equal_vertices(graph)
     wanted = {vertex.name for vertex in graph.outputs}
     renamed: dict[str, str] = {}
 
@@ -120,7 +120,7 @@ def _add_renamed(vertex: Vertex, into: Graph, renamed: Mapping[str, str]) -> Non
             into.add(op, inputs, name, vertex.sizes)
 
 
-def _classes(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
+def equal_vertices(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
     """For every vertex the first one equal to it; for those the first output among its equals."""
     first: dict[str, str] = {}
     seen: dict[Hashable, str] = {}

@@ -18,16 +18,17 @@ from eindecomp.graph.vertex import Vertex
 
 LAYERS = "layers"
 KINDS = {LAYERS: "everything but the results through which all that follows depends on the data"}
+AUTO = "auto"
 Recompute = str | tuple[str, ...] | None
 
 
 def recompute_form(given: Any) -> Recompute:
-    """What was given: one of the kinds, or names of tensors."""
-    if given is None or (isinstance(given, str) and given in KINDS):
+    """What was given: one of the kinds, names of tensors, or that the kind is a choice."""
+    if given is None or (isinstance(given, str) and given in (*KINDS, AUTO)):
         return given
     names: tuple[Any, ...] = tuple(given) if type(given) in (list, tuple) else (None,)
     if not all(isinstance(name, str) for name in names):
-        known = ", ".join(map(repr, KINDS))
+        known = ", ".join(map(repr, (*KINDS, AUTO)))
         raise PlanError(f"recompute is {known}, a list of tensors or None, not {quote(str(given))}")
     return names
 

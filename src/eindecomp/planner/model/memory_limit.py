@@ -131,6 +131,7 @@ def _add_in_turns(model: MovementModel, site: Site, homes: Ints, turns: Turns, l
     if label in site.vertex.labels:
         cuts = _cuts_of(choices, label)
         working = _in_turns(model, [cut for cut in cuts for _ in range(flags)], 0, working, most)
+    charged = {readers[0] for readers in turns.divided(model.graph).values()}  # all read it alike
     for k, (source, reads) in enumerate(zip(site.vertex.inputs, choices.reads, strict=True)):
         if reads is None or not turns.divides(model.graph, name, k):
             continue
@@ -140,13 +141,14 @@ def _add_in_turns(model: MovementModel, site: Site, homes: Ints, turns: Turns, l
         assert isinstance(op, EinSum)  # noqa: S101 - only those are computed in turns
         parts = _in_turns(model, reads.cuts, op.inputs[k].index(label), whole, most)
         is_made = isinstance(model.graph[source].op, Fill) or source in turns.labels
-        size = parts if is_made else whole + parts
+        size = parts if is_made else whole + parts if (name, k) in charged else 0 * whole
         working = working + np.repeat(size[reads.of], flags)
     if name in turns.outputs:
         wide = sum(dtype.itemsize for dtype in partial_types(model.graph, site.vertex))
         view = choices.view
         tile = tile_sides(view.output, dim_parts(view, view.output, choices.parts)).prod(axis=1)
-        beside = site.vertex.dtype.itemsize if label in site.vertex.labels else 3 * wide
+        item = site.vertex.dtype.itemsize
+        beside = item if label in site.vertex.labels else 3 * wide - item
         working = working + np.repeat(beside * tile, flags)
     else:
         at = site.vertex.labels.index(label)

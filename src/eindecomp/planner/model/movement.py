@@ -57,6 +57,12 @@ class Site:
         return np.argmax(self.choices.reduced >= 0, axis=1)
 
 
+def _reads(site: Site, operand: Mapping[str, int]) -> list[Any]:
+    """The cut in which each assignment reads an operand."""
+    reads = site.choices.reads[operand[site.vertex.name]]
+    return [] if reads is None else [reads.cuts[k] for k in reads.of.tolist()]
+
+
 @dataclass(slots=True)
 class MovementModel:
     """The problem over a graph, and what its variables mean."""
@@ -203,10 +209,19 @@ class MovementModel:
                 self._add_second_layout(name)
                 for reader, k in waiting.pop(name):
                     self._add_read(reader, k)
+        self._add_turns()
+
+    def _add_turns(self) -> None:
+        """What is computed in turns cuts the label that they divide alike, and reads alike."""
         for turns in self.rules.turns:
             for name, reader in turns.edges(self.graph):
                 if name in self.sites and reader in self.sites:
-                    self._cut_alike(self.sites[name], self.sites[reader])
+                    self._alike((name, reader), self._turn_cuts)
+            for first, *others in turns.divided(self.graph).values():
+                for other in others:
+                    if first[0] in self.sites and other[0] in self.sites and first[0] != other[0]:
+                        operand = {first[0]: first[1], other[0]: other[1]}
+                        self._alike((first[0], other[0]), lambda s, o=operand: _reads(s, o))
 
     def _add(self, site: Site) -> None:
         name, own = site.vertex.name, site.choices
@@ -237,26 +252,24 @@ class MovementModel:
             scope = (self.assign[name], self.home[name])
             self.tables.table(scope, key, lambda: np.repeat(scatter, flags, axis=0))
 
-    def _cut_alike(self, one: Site, other: Site) -> None:
-        """Let two vertices that are computed in turns cut the label that is divided alike."""
+    def _turn_cuts(self, site: Site) -> list[Any]:
+        """How each assignment cuts the label that turns divide."""
+        at = site.choices.view.labels.index(self.rules.labels_in_turns[site.vertex.name])
+        return [assignment[at] for assignment in site.choices.assignments]
 
+    def _alike(self, names: tuple[str, str], of: Callable[[Site], list[Any]]) -> None:
+        """Let two vertices choose alike, as far as `of` tells of their assignments."""
         numbers: dict[Any, int] = {}
-
-        def cuts(site: Site) -> Ints:
-            view = site.choices.view
-            at = view.labels.index(self.rules.labels_in_turns[site.vertex.name])
-            own = (assignment[at] for assignment in site.choices.assignments)
-            each = [numbers.setdefault(cut, len(numbers)) for cut in own]
-            return np.repeat(np.array(each), 1 << len(site.shared))
-
-        def table() -> Any:
-            differ = cuts(one)[:, None] != cuts(other)[None]
-            return infinite_where(differ, np.zeros((1, 1), dtype=np.int64))
-
-        sites = (one, other)
-        scope = tuple(self.assign[site.vertex.name] for site in sites)
-        key = tuple((id(site.choices), len(site.shared)) for site in sites)
-        self.tables.table((scope[0], scope[1]), ("turns", *key), table)
+        rows: list[Ints] = []
+        for site in (self.sites[name] for name in names):
+            each = [numbers.setdefault(own, len(numbers)) for own in of(site)]
+            rows.append(np.repeat(np.array(each), 1 << len(site.shared)))
+        differ = rows[0][:, None] != rows[1][None]
+        key = ("alike", rows[0].tobytes(), rows[1].tobytes())
+        self.tables.table(
+            (self.assign[names[0]], self.assign[names[1]]), key,
+            lambda: infinite_where(differ, np.zeros((1, 1), dtype=np.int64)),
+        )  # fmt: skip
 
     def _variable(self, what: str, name: str, unary: Any, load: Ints) -> int:
         """The variable for a vertex, shared by all that choose alike."""

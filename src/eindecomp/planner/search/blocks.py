@@ -71,6 +71,7 @@ def choose_by_blocks(search: Search, sizes: Sequence[int], *, needed: bool = Tru
 
 def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
     axes = all_axes(search)
+    size = max(size, 1)  # one device has no axes
     blocks = [axes[a : a + size] for a in range(0, max(len(axes), 1), size)]
     outcome: Outcome | None = None
     last = 0.0

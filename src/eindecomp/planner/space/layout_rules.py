@@ -192,6 +192,7 @@ def _kind(graph: Graph, rules: LayoutRules, vertex: Vertex) -> Hashable:
         vertex.dtype,
         vertex in graph.outputs,
         rules.pinned.get(vertex.name),
+        rules.labels_in_turns.get(vertex.name),
         rules.waiting.get(vertex.name),
         vertex.name in rules.tie,
         vertex.name in rules.gathered,
