@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import eindecomp as ed
+from eindecomp.errors import UnsolvedError
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import planned_views
+from eindecomp.planner.costs import collectives
+from eindecomp.planner.costs.price import PriceInSeconds
+from eindecomp.planner.search.search import Search
 from eindecomp.store.plan_file import from_json, to_json
 
 MAP = ed.parse("input X[i: 8, j: 8]\nZ[i,j] <- exp(X[i,j])\noutput Z")
@@ -37,3 +44,18 @@ def test_a_machines_axes_of_one_device_are_none():
     plan = ed.plan(MAP, machine=machine)
     assert plan.mesh.names == ("gpu",)
     assert from_json(to_json(plan)).machine == machine
+
+
+def test_a_table_of_uneven_pieces_ends_with_time_and_is_the_same_in_portions(monkeypatch):
+    graph = ed.parse("input X[i: 9, j: 9], Y[j, k: 9]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
+    machine = ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e9, "c": 1e9, "d": 1e9}, 1e-8)
+    price = PriceInSeconds(Mesh(tuple("abcd"), (2, 2, 2, 2)), machine)
+    (_, view), *_ = planned_views(graph)
+    own = Search(graph, price, any_order=True).every_choice(graph["Z"], view)
+    held, needed = own.homes, own.reads[0].cuts
+    assert len(held) * len(needed) > collectives._SMALL
+    whole = price.fetch(held, needed, 4)
+    monkeypatch.setattr(collectives, "_CELLS", 7 * len(needed) * price.mesh.devices)
+    np.testing.assert_array_equal(price.fetch(held, needed, 4), whole)
+    with pytest.raises(UnsolvedError, match="time is up"):
+        PriceInSeconds(price.mesh, machine, deadline=0).fetch(held, needed, 4)

@@ -19,17 +19,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
+from math import inf
 from typing import Any
 
 import numpy as np
 
+from eindecomp.errors import UnsolvedError
 from eindecomp.layout.cut import Cut, nests_outward, outer_cut, used_axes
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import most_entering
 from eindecomp.planner.costs.machine import COLLECTIVES, RING, Collective, Curve, Machine
+from eindecomp.solve.clock import has_passed
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
 
 _SMALL = 1 << 10  # cells up to which a table is kept
+_CELLS = 1 << 24  # those on all devices that are counted before a look at the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +115,28 @@ def rounds_of(way: str, sizes: Sequence[int], crossed: Sequence[Any] | None = No
 
 
 def received(
-    mesh: Mesh, levels: Sequence[Level], held: Sequence[Cut], needed: Sequence[Cut]
+    mesh: Mesh,
+    levels: Sequence[Level],
+    held: Sequence[Cut],
+    needed: Sequence[Cut],
+    deadline: float = inf,
 ) -> tuple[Floats, ...]:
-    """For each level, the elements that the fullest device receives on it: tables held × needed."""
+    """For each level, the elements that the fullest device receives on it: tables held × needed.
+
+    Raises `UnsolvedError` if a large one is not made by the deadline.
+    """
     ends = tuple(level.axes[-1] + 1 for level in levels)
-    is_small = len(held) * len(needed) <= _SMALL
-    count = _small_received if is_small else _received
-    return count(mesh, ends, tuple(held), tuple(needed))
+    if len(held) * len(needed) <= _SMALL:
+        return _small_received(mesh, ends, tuple(held), tuple(needed))
+    return _received(mesh, ends, tuple(held), tuple(needed), deadline)
 
 
 def _received(
-    mesh: Mesh, ends: tuple[int, ...], held: tuple[Cut, ...], needed: tuple[Cut, ...]
+    mesh: Mesh,
+    ends: tuple[int, ...],
+    held: tuple[Cut, ...],
+    needed: tuple[Cut, ...],
+    deadline: float = inf,
 ) -> tuple[Floats, ...]:
     tables: list[Floats] = []
     outer: tuple[int, Any] = 0, np.ones((len(held), len(needed)))
@@ -138,9 +153,14 @@ def _received(
             keys[outer_cut(c, axes) if nests_outward(c, axes) else c, used_axes(c) >> axes]
             for c in held
         ]
-        groups = [(count, among[rows]) for count, among in (outer, inner)]
-        table = most_entering(mesh, [held[i] for i in rows], needed, *groups)
-        tables.append(table[of])
+        step = max(1, _CELLS // (len(needed) * mesh.devices))
+        parts: list[Floats] = []
+        for part in (rows[at : at + step] for at in range(0, len(rows), step)):
+            if has_passed(deadline):
+                raise UnsolvedError("time is up")
+            groups = [(count, among[part]) for count, among in (outer, inner)]
+            parts.append(most_entering(mesh, [held[i] for i in part], needed, *groups))
+        tables.append(np.concatenate(parts)[of])
         outer = inner
     return tuple(tables)
 

@@ -129,10 +129,9 @@ def decided_cost(
         costs.repartition[name] = _kept(price, decision.layouts, vertex)
         for k, source in sources.items():
             held = decisions[source].layouts if source in decisions else given[source]
-            fetches = [
-                fetched(each, own, k, held.cuts, items[k]) for each in (price, nearest or price)
-            ]
-            cost = beyond(fetches[0].flat[fetches[1].argmin()], hides)
+            prices = (price,) if nearest is None else (price, nearest)
+            fetches = [fetched(each, own, k, held.cuts, items[k]) for each in prices]
+            cost = beyond(fetches[0].flat[fetches[-1].argmin()], hides)
             cost = np.asarray(cost).item()
             part = costs.repartition if source in decisions else costs.join
             part[name] += cost

@@ -15,9 +15,9 @@ choice and its sources'. Moving a tensor to its second layout is never hidden.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -148,6 +148,8 @@ class PriceInSeconds:
 
     mesh: Mesh
     machine: Machine
+    deadline: float = field(default=inf, compare=False)
+    """When large tables are given up: those of uneven pieces can take seconds each."""
 
     def on(self, mesh: Mesh) -> PriceInSeconds:
         """The same prices on another mesh."""
@@ -173,7 +175,7 @@ class PriceInSeconds:
     def _fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """The same between cuts without parts."""
         seconds = np.zeros((len(held), len(needed)))
-        amounts = received(self.mesh, self.levels, held, needed)
+        amounts = received(self.mesh, self.levels, held, needed, self.deadline)
         for level, elements in zip(self.levels, amounts, strict=True):
             sizes = [self.mesh.sizes[axis] for axis in level.axes]
             along = [crossed(held, needed, axis) for axis in level.axes]

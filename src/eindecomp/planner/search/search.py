@@ -16,7 +16,7 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
-from eindecomp.planner.costs.price import Price, PriceInBytes
+from eindecomp.planner.costs.price import Price, PriceInBytes, PriceInSeconds
 from eindecomp.planner.model.memory_limit import add_usage
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import (
@@ -194,8 +194,11 @@ class Search:
 
     def model(self, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> MovementModel:
         """The problem over what each vertex can choose."""
-        asked = (self.graph, self.price, of, self.rules)
         apart, alike, until = self.memory is not None, self.alike, self.deadline
+        price = self.price
+        if isinstance(price, PriceInSeconds):
+            price = replace(price, deadline=until)
+        asked = (self.graph, price, of, self.rules)
         return MovementModel.of(*asked, pairs=pairs, apart=apart, alike=alike, deadline=until)
 
     @cached_property
