@@ -59,8 +59,10 @@ from eindecomp.planner.space.pending import waiting_of
 from eindecomp.planner.space.pin import choices_reaching
 from eindecomp.planner.space.strategy import (
     AnyStrategy,
+    GivenStrategy,
     Strategy,
     applicable,
+    common_labels,
     inside_servers,
     rules_under,
     strategy_of,
@@ -77,7 +79,8 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
         raise PlanError(f"solver {options.solver!r} is only for objective 'bound'")
     search = search_of(options)
     graph, mesh, price = search.graph, search.mesh, search.price
-    ending = min(budgets.ENDING_SECONDS * len(graph.vertices), options.time_limit / 2)
+    each = budgets.ENDING_SECONDS[isinstance(price, PriceInSeconds)]
+    ending = min(each * len(graph.vertices), options.time_limit / 2)
     deadline = search.started + options.time_limit - ending
     refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
@@ -245,9 +248,15 @@ class Starts:
         if is_free:
             is_plain = isinstance(search.price, PriceInBytes)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
+            if not self.plans:  # what is too wide is no narrower in bytes
+                first = dict(sorted(first.items(), key=lambda each: each[1].restriction is None))
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
             own = {name: replace(each, deadline=until) for name, each in first.items()}
             self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
+        if not (self.plans or is_limited):
+            until = max(deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
+            with suppress(UnsolvedError, PlanError):
+                self.plans[_ANY] = any_plan(replace(search, deadline=until))
         if self.plans and not is_limited and not search.loose:
             hurried = search.hurried(budgets.FIRST_COMBINED_SHARE)
             best = min(self.plans.values(), key=lambda each: each.rank)
@@ -260,10 +269,6 @@ class Starts:
         with suppress(UnsolvedError, PlanError):
             plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)
-            return
-        if search.memory is None:  # even one axis is too wide for elimination
-            with suppress(UnsolvedError, PlanError):
-                self.plans[_ANY] = any_plan(replace(search, deadline=until))
 
     def _fitting(self, named: Mapping[str, Search]) -> Iterator[tuple[str, Outcome]]:
         """What is found without the limit on memory, which takes far less time, made to fit."""
@@ -366,17 +371,20 @@ def _starts(
                 plan = follow(search, relaxed) if relaxed.pieces else None
             if plan is None or (name and is_small(search)):
                 sizes = (len(search.mesh.sizes), 1) if is_small(search) else (1,)
-                other = choose_by_blocks(search, sizes, needed=needed and plan is None)
+                is_first = plan is None and least == inf
+                other = choose_by_blocks(search, sizes, needed=needed and is_first)
                 plan = other if plan is None else better(plan, other)
             yield name, replace(plan, bound=0)
             least = min(least, plan.cost)
 
 
-def _ways(search: Search) -> int:
+def _ways(search: Search) -> float:
     """How many ways of cutting its vertices a strategy leaves: those with few are planned soon."""
     views = planned_views(search.graph)
     rows = (search.vectors(search.graph[name], view) for name, view in views)
-    return sum(0 if each is None else len(each) for each in rows)
+    with suppress(PlanError):  # too many to list
+        return sum(0 if each is None else len(each) for each in rows)
+    return inf
 
 
 def _in_bytes(search: Search) -> Search:
@@ -411,8 +419,11 @@ def _restricted(search: Search, without: Sequence[str] = ()) -> dict[str, Search
     everywhere: dict[AnyStrategy, str] = {}
     inside: dict[AnyStrategy, str] = {}
     names = applicable(graph, mesh.devices, without, stateful=bool(search.rules.tie))
-    for name in sorted(names, key="sqrt".__eq__):
-        strategy = strategy_of(name, graph, mesh.devices)
+    given: dict[str, GivenStrategy] = {**names}
+    if names.keys() <= {"sqrt"} and not is_small(search):  # labels have other names here
+        given |= {f"along {label}": (label,) for label in common_labels(graph)}
+    for name in sorted(given, key="sqrt".__eq__):
+        strategy = strategy_of(given[name], graph, mesh.devices)
         if isinstance(strategy, Strategy):
             if strategy.state == "replicated":
                 strategy = replace(strategy, state="free")

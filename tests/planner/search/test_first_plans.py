@@ -7,6 +7,14 @@ from typing import Any
 import pytest
 
 import eindecomp as ed
+from eindecomp.errors import UnsolvedError
+from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.view import planned_views
+from eindecomp.planner import minimize_movement
+from eindecomp.planner.costs.price import PriceInSeconds
+from eindecomp.planner.search.search import Outcome, Search
+from eindecomp.planner.space.choices import parts_by_label
+from eindecomp.solve.clock import planning_time
 
 LAYER = """
 input X[b: 8, s: 64, a: 64], WQ[a, h: 8, d: 16], WK[a,h,d], WV[a,h,d], WO[h,d,a]
@@ -57,3 +65,27 @@ def test_pins_that_say_all_are_a_plan() -> None:
     tile = 4 * 16 * 16
     assert made.cost == made.bound == 64 * 3 * tile * 3 // 4
     assert made.parts["C"] == {"i": 4, "j": 4, "k": 4}
+
+
+@pytest.mark.parametrize("label", ["b", "n"])
+def test_labels_lead_to_a_first_plan_where_one_axis_is_too_wide(label, monkeypatch) -> None:
+    """Whatever they are called: cutting sequences moves least, and elimination is not needed."""
+    sizes = f"input H0[{label}: 64, h: 32], W[h, k: 32]"
+    step = "S{t}[b,h] <- sum W[h,k] * H{t}[b,k]\nH{u}[b,h] <- tanh(S{t}[b,h])"
+    steps = [step.format(t=t, u=t + 1).replace("[b", f"[{label}") for t in range(3)]
+    graph = ed.parse("\n".join([sizes, *steps, "output H3"]))
+    machine = ed.Machine(1e12, 1e12, 1e9, 1e-6)
+    price = PriceInSeconds(Mesh(tuple("cdefgh"), (2,) * 6), machine)
+
+    def too_wide(search: Search, *_: object, **__: object) -> Outcome:
+        raise UnsolvedError(f"too wide on {search.mesh.devices} devices")
+
+    monkeypatch.setattr(minimize_movement, "choose_by_blocks", too_wide)
+    starts = minimize_movement.Starts(Search(graph, price))
+    starts.begin(planning_time() + 5)
+    assert "any" not in starts.plans
+    best = min(starts.plans.values(), key=lambda each: each.rank)
+    views = dict(planned_views(graph))
+    for name in ("S0", "H3"):
+        cut = parts_by_label(views[name], price.mesh, best.decisions[name])
+        assert cut[label] == 64, name

@@ -137,6 +137,8 @@ class Followers:
         for name, vertex in self.vertices.items():
             if isinstance(vertex.op, Input):
                 continue
+            if has_passed(self.search.deadline):
+                return
             held = self._held(name, homes)
             priced = {own: self._price(name, own, held) for own in self._first(name, held)}
             if priced:

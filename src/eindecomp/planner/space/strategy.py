@@ -6,6 +6,7 @@ lies: the results that are the inputs of the next run. What it leaves open is ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -191,6 +192,13 @@ def applicable(
         if (name != "hsdp" or repeated) and _differs(name, graph, devices):
             names.append(name)
     return {name: name for name in names}
+
+
+def common_labels(graph: Graph) -> list[str]:
+    """The two labels along which the most vertices can be cut."""
+    sizes = (zip(view.cut_labels, view.cut_sizes, strict=True) for _, view in planned_views(graph))
+    counts = Counter(label for own in sizes for label, size in own if size > 1)
+    return [label for label, _ in counts.most_common(2)]
 
 
 def _differs(name: str, graph: Graph, devices: int) -> bool:
