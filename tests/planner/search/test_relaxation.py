@@ -18,6 +18,7 @@ from eindecomp.planner.search.blocks import choose_block
 from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
+from eindecomp.planner.space.pieces import piece_choices
 from eindecomp.planner.space.pin import pinned_cuts
 
 FEW = 60  # assignments of all vertices together, for memory
@@ -180,3 +181,21 @@ def test_leaving_vertices_out_never_passes_the_optimum(seed, inputs, monkeypatch
         for sizes in ((2, 2), (4, 3), (2, 2, 2)):
             found = relaxed(graph, sizes, LayoutRules(inputs))
             assert found.bound <= brute_ordered(graph, sizes, inputs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_vectors_alone_never_pass_the_optimum(seed, monkeypatch):
+    monkeypatch.setattr(budgets, "PIECES_AND_HOMES", -1)
+    piece_choices.cache_clear()
+    graph = random_graph(seed, tree=seed % 2 == 0)
+    for sizes in ((2, 2), (4, 3), (7,), (2, 2, 2)):
+        found = relaxed(graph, sizes, LayoutRules("sharded"))
+        assert found.bound <= brute_ordered(graph, sizes, "sharded")
+    piece_choices.cache_clear()
+
+
+def test_a_product_with_many_vectors_and_homes_is_bounded():
+    sizes = "input Q[b: 12, s: 60, h: 64, d: 96], K[b, t: 96, h, d]"
+    graph = ed.parse(f"{sizes}\nS[b,h,s,t] <- sum Q[b,s,h,d] * K[b,t,h,d]\noutput S")
+    plan = ed.plan(graph, 840, inputs="sharded", time_limit=10)
+    assert plan.bound == plan.cost > 0

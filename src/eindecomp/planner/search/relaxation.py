@@ -23,7 +23,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import partial_bytes
-from eindecomp.layout.view import View, planned_views, view_of
+from eindecomp.layout.view import View, dim_parts, planned_views, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
@@ -112,7 +112,7 @@ class Relaxation:
 
         def of(vertex: Vertex, view: View) -> Choices | None:
             try:
-                rows = self._rows(vertex, view, most)
+                rows = self.rows(vertex, view, most)
             except PlanError:
                 return None  # too many to list
             pinned = self.search.rules.pinned.get(vertex.name)
@@ -125,7 +125,8 @@ class Relaxation:
 
         return of
 
-    def _rows(self, vertex: Vertex, view: View, most: int) -> Ints:
+    def rows(self, vertex: Vertex, view: View, most: int) -> Ints:
+        """The pieces that a vertex may be cut into."""
         mesh, levels, alike = self.price.mesh, self.price.levels, self.alike[vertex.name]
         if isinstance(self.price, LeastBytes):
             rows = self.search.vectors(vertex, view)
@@ -222,6 +223,7 @@ def _each_alone(asked: Relaxation, price: LeastBytes) -> int:
             break
         vertex, own = graph[name], choices_of(graph[name], view)
         if own is None:
+            total += _least_of_vectors(asked, vertex, view, stored, readers)
             continue
         item = vertex.dtype.itemsize
         scatter = price.reduce_scatter(own, vertex.elements, partial_bytes(graph, vertex), item)
@@ -234,6 +236,28 @@ def _each_alone(asked: Relaxation, price: LeastBytes) -> int:
                 cost = cost + (item * lacks)[reads.of] // readers[source]
         total += int(cost.min())
     return total
+
+
+def _least_of_vectors(
+    asked: Relaxation, vertex: Vertex, view: View, stored: dict[str, int], readers: Counter[str]
+) -> int:
+    """The same of one vertex with more vectors and homes than tables hold: any home may be had."""
+    graph, devices = asked.search.graph, asked.search.mesh.devices
+    if view.ways or view.stays or view.named is not None:
+        return 0
+    try:
+        rows = asked.rows(vertex, view, budgets.RELAXED_VECTORS[0])
+    except PlanError:
+        return 0
+    summed = rows[:, list(view.aggregated)].prod(axis=1)
+    moved = (devices // rows.prod(axis=1)) * (summed - 1)
+    cost = vertex.elements * partial_bytes(graph, vertex) * moved
+    for source, dims in zip(vertex.inputs, view.reads, strict=True):
+        if source in stored and dims and len({dim.label for dim in dims}) == len(dims):
+            whole = prod(dim.stop - dim.start for dim in dims) * devices
+            lacks = whole // dim_parts(view, dims, rows).prod(axis=1) - stored[source]
+            cost += graph[source].dtype.itemsize * np.maximum(lacks, 0) // readers[source]
+    return int(cost.min())
 
 
 def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
