@@ -19,6 +19,8 @@ from transformer import transformer
 import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.planner.make import cost, plan
+from eindecomp.planner.search import smallest_plan
+from eindecomp.planner.search.search import Outcome, Search
 from strategies import graphs
 
 OBJECTIVES = st.sampled_from(["bytes", "bound", "time"])
@@ -304,3 +306,19 @@ def test_what_a_listener_raises_ends_planning_at_any_time(options):
         with pytest.raises(KeyboardInterrupt):
             ed.plan(CHAIN, 8, on_event=interrupt, **options)
         assert count == number + 1
+
+
+def test_the_least_memory_is_looked_for_once(monkeypatch):
+    """With results that may wait and without: only the last error names it."""
+    asked: list[Search] = []
+    look = smallest_plan.smallest_plan
+
+    def counted(search: Search, deadline: float) -> Outcome | None:
+        asked.append(search)
+        return look(search, deadline)
+
+    monkeypatch.setattr(smallest_plan, "smallest_plan", counted)
+    text = "input X[i: 64, j: 64], Y[j, k: 64]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z"
+    with pytest.raises(PlanError, match="least found"):
+        ed.plan(ed.parse(text), 4, memory="1KB")
+    assert [bool(search.rules.waiting) for search in asked] == [False]

@@ -186,6 +186,7 @@ def plan(
             memory=None if memory is None else parse_bytes(memory),
             time_limit=max(seconds, 0),
             on_event=follow, work=limit, pending=waits, reduce_types=types,
+            is_last=memory is None or not waits,
         )  # fmt: skip
 
     with (
@@ -200,7 +201,7 @@ def plan(
             try:
                 return options, _chosen(graph, options)
             except PlanError:
-                if memory is None or not pending:
+                if options.is_last:
                     raise
                 # Sums that are kept, so that they may wait, take memory, and more choices time.
                 left = share * (started + time_limit - planning_time())

@@ -82,6 +82,7 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     each = budgets.ENDING_SECONDS[isinstance(price, PriceInSeconds)]
     ending = min(each * len(graph.vertices), options.time_limit / 2)
     deadline = search.started + options.time_limit - ending
+    tells_least = tells_least and options.is_last
     refuse_too_little(search, deadline, tells_least=tells_least)
     search.tell("relax")
     starts = Starts(search)

@@ -55,6 +55,8 @@ class Options:
     pending: bool = False
     """Whether results may stay pending."""
     reduce_types: ReduceTypes = field(default_factory=dict[str, str])
+    is_last: bool = True
+    """Whether nothing simpler is tried where no plan fits: errors then name the least memory."""
 
     @cached_property
     def loose(self) -> frozenset[str]:
