@@ -1,8 +1,9 @@
-"""Planning a training step of LLaMA-7B: our plan against data, ZeRO, Megatron and both together.
+"""Planning a training step of LLaMA: our plan against data, ZeRO, Megatron and both together.
 
 Weights are bfloat16; AdamW keeps float32 weights, means and squares beside them, which are tied:
 each lies where the step before has left it. Costs are bytes that all devices receive in one step.
-With --layers the model is planned with fewer layers than its 32, which are all alike.
+With --layers the model is planned with fewer layers than it has, which are all alike. Attention
+keeps no scores; layers are computed again where nothing else fits, or where that moves less.
 
 Partial sums of activations and their gradients travel as bfloat16, those of the weights' gradients
 as float32, in plans as in the systems, whose bytes are counted by hand.
@@ -62,9 +63,9 @@ def adamw(graph: ed.Graph, parameters: Sequence[str], gradients: Sequence[str]) 
         update(name, "bfloat16(x)", master)
 
 
-def training(layers: int, batch: int, sequence: int = 4096) -> ed.Graph:
+def training(layers: int, batch: int, sequence: int = 4096, model: str = "7B") -> ed.Graph:
     """One step: cross-entropy of every next token, backwards, and AdamW."""
-    config = replace(CONFIGS["7B"], layers=layers, dtype="bfloat16")
+    config = replace(CONFIGS[model], layers=layers, dtype="bfloat16")
     forward = prefill_graph(config, batch, sequence, every=True)
     text = [line for line in str(forward).splitlines() if not line.startswith("output")]
     loss = LOSS.format(v=config.vocabulary, tokens=batch * sequence)
@@ -73,13 +74,15 @@ def training(layers: int, batch: int, sequence: int = 4096) -> ed.Graph:
     return training_step(graph, "loss", weights, adamw)
 
 
-def by_hand(layers: int, batch: int, devices: int, sequence: int = 4096) -> int:
+def by_hand(
+    layers: int, batch: int, devices: int, sequence: int = 4096, model: str = "7B"
+) -> int:
     """The bytes of Megatron in servers of 8, and ZeRO-3 between them.
 
     Ring all-reduces of bfloat16, four a layer, one for the embeddings and one for the output's
     gradient; between servers, weights gathered twice in bfloat16, gradients scattered in float32.
     """
-    config = replace(CONFIGS["7B"], layers=layers)
+    config = replace(CONFIGS[model], layers=layers)
     server = min(devices, 8)
     stream = batch * sequence * config.width
     reduced = (4 * layers + 2) * 2 * (server - 1) * 2 * stream
@@ -90,6 +93,7 @@ def row(graph: ed.Graph, devices: int, memory: str | None, limit: float) -> None
     """Our plan, and what the strategies cost relative to it; without the limit if nothing fits."""
     ready = ed.rewrite(graph, keeps_sums=True)
     rest = {"tie": carried(graph), "memory": memory, "rewrite": False, "reduce_dtype": TRAVEL}
+    rest |= {"recompute": "auto"}
     start = perf_counter()
     try:
         ours = ed.plan(ready, devices, time_limit=limit, **rest)
@@ -99,12 +103,14 @@ def row(graph: ed.Graph, devices: int, memory: str | None, limit: float) -> None
         print(f"  {perf_counter() - start:.1f} s: {error}\n  without a limit:", flush=True)
         row(graph, devices, None, limit)
         return
-    show("ours", perf_counter() - start, f"{ours.cost:>22,} gap {100 * ours.gap:5.2f} %")
+    again = f"{ours.recompute or 'nothing'} again"
+    show("ours", perf_counter() - start, f"{ours.cost:>22,} gap {100 * ours.gap:5.2f} % {again}")
     for name in STRATEGIES:
         start = perf_counter()
         try:
             plan = ed.plan(ready, devices, strategy=name, time_limit=STRATEGY * limit, **rest)
-            said = f"{plan.cost:>22,} {plan.cost / ours.cost:7.2f} × ours"
+            again = f"{plan.recompute or 'nothing'} again"
+            said = f"{plan.cost:>22,} {plan.cost / ours.cost:7.2f} × ours, {again}"
         except EinDecompError as error:
             said = f"no plan: {error}"
         show(name, perf_counter() - start, said)
@@ -116,19 +122,22 @@ def show(name: str, seconds: float, said: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--model", default="7B")
+    parser.add_argument("--layers", type=int, help="fewer than the model has")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--devices", type=int, nargs="+", default=[8, 64, 512])
     parser.add_argument("--memory", default="80GB")
     parser.add_argument("--time", type=float, default=240, help="seconds for our plan")
     given = parser.parse_args()
+    layers = given.layers or CONFIGS[given.model].layers
     for batch in given.batches:
-        graph = training(given.layers, batch)
+        graph = training(layers, batch, model=given.model)
         for devices in given.devices:
-            print(f"{given.layers} layers, b = {batch}, {devices} devices, {given.memory} each")
+            print(f"{layers} layers, b = {batch}, {devices} devices, {given.memory} each")
             row(graph, devices, given.memory, given.time)
             if devices // 8 <= batch:
-                print(f"  megatron+zero by hand {by_hand(given.layers, batch, devices):>23,}")
+                hand = by_hand(layers, batch, devices, model=given.model)
+                print(f"  megatron+zero by hand {hand:>23,}")
 
 
 if __name__ == "__main__":
