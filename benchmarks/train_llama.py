@@ -3,7 +3,7 @@
 Weights are bfloat16; AdamW keeps float32 weights, means and squares beside them, which are tied:
 each lies where the step before has left it. Costs are bytes that all devices receive in one step.
 With --layers the model is planned with fewer layers than it has, which are all alike. Attention
-keeps no scores; layers are computed again where nothing else fits, or where that moves less.
+keeps no scores; layers are computed again where nothing else is found to fit.
 
 Partial sums of activations and their gradients travel as bfloat16, those of the weights' gradients
 as float32, in plans as in the systems, whose bytes are counted by hand.
@@ -74,9 +74,7 @@ def training(layers: int, batch: int, sequence: int = 4096, model: str = "7B") -
     return training_step(graph, "loss", weights, adamw)
 
 
-def by_hand(
-    layers: int, batch: int, devices: int, sequence: int = 4096, model: str = "7B"
-) -> int:
+def by_hand(layers: int, batch: int, devices: int, sequence: int = 4096, model: str = "7B") -> int:
     """The bytes of Megatron in servers of 8, and ZeRO-3 between them.
 
     Ring all-reduces of bfloat16, four a layer, one for the embeddings and one for the output's

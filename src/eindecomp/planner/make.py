@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import ceil, prod
 from pathlib import Path
 
@@ -120,8 +121,8 @@ def plan(
             "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
         recompute: What the backward pass of a training step computes again instead of keeping it:
             tensors, such as `["H0"]`, or all within `"layers"` (`graph.rewrites.recompute`). The
-            order of contractions is then the usual one. `"auto"` takes the cheaper of nothing and
-            `"layers"`, of those that fit into `memory`.
+            order of contractions is then the usual one. `"auto"` computes nothing again
+            where that is found to fit into `memory`, and else all within layers.
         recompute_work: How many times the operations of the step `"auto"` may take, such as `1.34`.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
@@ -212,10 +213,9 @@ def plan(
         kinds = (again,)
         if again == AUTO:
             kinds = _worth_trying(planned, tie, recompute_work if memory is not None else 1)
-        found, kinds = _found(attempt, kinds)
-    again, (options, chosen) = min(found.items(), key=lambda each: each[1][1].costs.total)
+        again, (options, chosen) = _first_that_fits(attempt, kinds)
     rules = options.rules
-    bound, total = min(own.bound for _, own in found.values()), chosen.costs.total
+    bound, total = chosen.bound, chosen.costs.total
     if isinstance(total, int) and isinstance(bound, float):  # whole numbers of bytes
         bound = max(bound, ceil(bound * (1 - budgets.SUM_ROUNDING)))
     is_proved = bound >= total * (1 - budgets.ROUNDING)
@@ -228,7 +228,7 @@ def plan(
         pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
-        reduce_dtype=options.reduce_types, recompute=again, recomputes=kinds, solver=solver,
+        reduce_dtype=options.reduce_types, recompute=again, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 
@@ -245,18 +245,14 @@ def _worth_trying(
     return (None, LAYERS) if operations_of(again) <= work * operations_of(graph) else (None,)
 
 
-def _found(
+def _first_that_fits(
     attempt: Callable[[Recompute, float], tuple[Options, Chosen]], kinds: tuple[Recompute, ...]
-) -> tuple[dict[Recompute, tuple[Options, Chosen]], tuple[Recompute, ...]]:
-    """The plans of several kinds, and the kinds if there are several; the last one's error."""
-    found: dict[Recompute, tuple[Options, Chosen]] = {}
-    for kind in kinds:
-        try:
-            found[kind] = attempt(kind, 1 if kind == kinds[-1] else budgets.FIRST_KIND_SHARE)
-        except PlanError:
-            if kind == kinds[-1] and not found:
-                raise
-    return found, tuple(found) if len(kinds) > 1 else ()
+) -> tuple[Recompute, tuple[Options, Chosen]]:
+    """The first kind of which there is a plan, and that; or the last one's error."""
+    for kind in kinds[:-1]:
+        with suppress(PlanError):
+            return kind, attempt(kind, budgets.FIRST_KIND_SHARE)
+    return kinds[-1], attempt(kinds[-1], 1)
 
 
 def _chosen(graph: Graph, options: Options) -> Chosen:

@@ -65,8 +65,6 @@ class Plan:
             "bfloat16"}`; none for that in which they accumulate.
         recompute: What the backward pass computes again instead of keeping it, such as
             `"layers"`; None for nothing.
-        recomputes: Among which of these that was chosen, such as `(None, "layers")`, for which the
-            bound holds; empty if it was given.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
         stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it
@@ -98,7 +96,6 @@ class Plan:
     pending: bool = False
     reduce_dtype: Mapping[str, str] = field(default_factory=dict[str, str])
     recompute: Recompute = None
-    recomputes: tuple[Recompute, ...] = ()
     solver: str = "auto"
     method: str = ""
     stopped_by: str = field(default="", compare=False)

@@ -319,12 +319,9 @@ def _space(plan: Plan) -> Iterator[str]:
             is_free = plan.work is None or plan.objective == "time"
             work = "" if is_free else f", contractions within {plan.work:g} × their work"
             yield f"results in parts where all their readers can read them so{work}"
-    if plan.recompute is not None or plan.recomputes:
-        own = plan.recompute or "nothing"
-        own = own if isinstance(own, str) else ", ".join(own)
-        kinds = " or ".join(str(kind or "nothing") for kind in plan.recomputes)
-        chosen = f", chosen among what was found to fit: {kinds}" if kinds else ""
-        yield f"{own} computed again for the backward pass{chosen}"
+    if plan.recompute is not None:
+        own = plan.recompute if isinstance(plan.recompute, str) else ", ".join(plan.recompute)
+        yield f"{own} computed again for the backward pass"
     if types := travel_words(plan.reduce_dtype):
         yield types
     yield _order_words(plan)
