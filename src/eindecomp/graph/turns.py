@@ -82,7 +82,10 @@ def in_turns(graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
         ordered = _together(graph, turns)
         if ordered is not None:
             graph, kept = ordered, [*kept, turns]
-    return graph, tuple(kept)
+    places = {name: place for place, name in enumerate(graph)}
+    spans = [[places[name] for name in turns.labels] for turns in kept]
+    ends = zip(kept, spans, strict=True)  # what came later may have come in between
+    return graph, tuple(own for own, span in ends if span[-1] - span[0] == len(span) - 1)
 
 
 def _together(graph: Graph, turns: Turns) -> Graph | None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eindecomp.graph.ops import Gather, ScatterAdd
+from eindecomp.graph.turns import in_turns
 from eindecomp.layout.mesh import BALANCED, ROWS
 from eindecomp.planner.any_schedule import AgainstAny, product_alone, whole_plan
 from eindecomp.planner.costs.machine import Machine
@@ -322,6 +323,8 @@ def _space(plan: Plan) -> Iterator[str]:
     if plan.recompute is not None:
         own = plan.recompute if isinstance(plan.recompute, str) else ", ".join(plan.recompute)
         yield f"{own} computed again for the backward pass"
+    if plan.memory is not None and plan.devices > 1 and in_turns(plan.graph)[1]:
+        yield "queries of an attention cut alike in all its vertices, for turns"
     if types := travel_words(plan.reduce_dtype):
         yield types
     yield _order_words(plan)

@@ -112,6 +112,7 @@ def test_what_takes_turns_is_found_forwards_and_backwards() -> None:
 def test_a_plan_that_takes_turns_is_saved(tmp_path) -> None:
     plan = ed.plan(step(), 4, memory="60kB", time_limit=1)
     plan.save(tmp_path / "plan.json")
+    assert "cut alike in all its vertices, for turns" in " ".join(plan.explain().split())
     again = ed.Plan.load(tmp_path / "plan.json")
     assert again == plan
     assert turns_in(again) == turns_in(plan) > 0
