@@ -25,6 +25,7 @@ CASES = {
     "causal": ("M[s: 8,t: 8] <- fill t <= s", "where(M[s,t], S[b,h,g,s,t] * 0.5, -inf)", "QKV"),
     "padding": ("input N[b,t: 8] bool", "where(N[b,t], S[b,h,g,s,t] * 0.5, -inf)", "QKV"),
     "bias": ("input L[h,s: 8,t: 8]", "S[b,h,g,s,t] * 0.5 + L[h,s,t]", "QKVL"),
+    "keys first": ("", "S[b,h,g,s,t] * 0.5", "QKV"),
     "slopes": ("input A[h: 3]", "S[b,h,g,s,t] * 0.5 + A[h] * (float32(t) - float32(s))", "QKVA"),
 }
 
@@ -32,7 +33,10 @@ CASES = {
 def step(case: str) -> tuple[ed.Graph, list[str]]:
     """An attention with its gradients, and by what it was differentiated."""
     given, weights, wrt = CASES[case]
-    lines = [INPUTS, *([given] if given else []), SCORES, f"W[b,h,g,s,t] <- {weights}", REST]
+    scores = SCORES
+    if case == "keys first":
+        scores = "S[b,h,g,s,t] <- sum K[b,h,t,e] * Q[b,h,g,s,e]"
+    lines = [INPUTS, *([given] if given else []), scores, f"W[b,h,g,s,t] <- {weights}", REST]
     return ed.grad(ed.parse("\n".join(lines)), "loss", list(wrt)), list(wrt)
 
 

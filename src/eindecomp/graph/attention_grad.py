@@ -58,8 +58,11 @@ def adjoints_of(graph: Graph, one: Attention, adjoint: str) -> list[Adjoint]:
     def weight(exponent: Expr) -> Expr:
         return call("exp", call("sub", exponent, Arg(1)))
 
-    # Keys first: the same product as that of the forward pass would be merged with it, and kept.
-    scores = add("scores", labels, [k, q], product(2))
+    # The same product as that of the forward pass would be merged with it, and kept.
+    made = (graph[name].inputs for name in one.replaces)
+    order = next(own for own in made if one.q.name in own and part.k.name in own)
+    is_key_first = order.index(part.k.name) < order.index(one.q.name)
+    scores = add("scores", labels, [q, k] if is_key_first else [k, q], product(2))
     wide = "float32" if one.dtype in LOW_PRECISION else one.dtype.name
     narrow = graph[scores[0]].dtype.name
     most = add("most", rows, *_of_scores(part, [scores], lambda x: x, -inf), agg="max")

@@ -8,7 +8,7 @@ grows turn by turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eindecomp.graph.graph import Graph
@@ -73,6 +73,18 @@ def attention_turns(graph: Graph) -> list[Turns]:
                 if turns is not None:
                     found |= dict.fromkeys(turns.labels, turns)
     return list({id(turns): turns for turns in found.values()}.values())
+
+
+def turn_bytes(graph: Graph, every: Sequence[Turns], devices: int) -> int:
+    """What a device may hold in a turn of what is never there as a whole.
+
+    It is a quarter of a device's share of the largest tensor that is, which grows with the queries:
+    a few of these are there at a time.
+    """
+    inner = {name for turns in every for name in turns.labels.keys() - turns.outputs}
+    others = (vertex for vertex in graph.vertices.values() if vertex.name not in inner)
+    made = (v.elements * v.dtype.itemsize for v in others if not isinstance(v.op, Fill))
+    return max(made, default=0) // devices // 4
 
 
 def in_turns(graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:

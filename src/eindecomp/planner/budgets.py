@@ -97,7 +97,6 @@ USUAL_VECTORS = 2  # vectors that a relaxed vertex takes over from its equals
 MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 
-TURN_SHARE = 64  # of the memory: what one turn may hold of scores is a part of that
 FIRST_KIND_SHARE = 0.8  # a plan that keeps everything, where another may compute layers again
 LEAST_MEMORY_SECONDS = 2.0  # the plan that holds the least, where none fits: errors name it
 

@@ -17,7 +17,7 @@ from math import inf
 
 from eindecomp.errors import PlanError, UnsolvedError
 from eindecomp.graph.ops import Input
-from eindecomp.graph.turns import in_turns
+from eindecomp.graph.turns import in_turns, turn_bytes
 from eindecomp.graph.vertex import Vertex
 from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
@@ -150,8 +150,8 @@ def search_of(options: Options) -> Search:
         rules = replace(rules, waiting=waiting)
     if options.memory is not None:
         graph, turns = in_turns(graph)
-        turn_bytes = options.memory // budgets.TURN_SHARE
-        rules = replace(rules, turns=turns, turn_bytes=turn_bytes)
+        most = turn_bytes(graph, turns, options.mesh.devices)
+        rules = replace(rules, turns=turns, turn_bytes=most)
     return Search(
         graph, price, rules, options.restriction,
         redundant=may_repeat(options.objective), loose=options.loose, memory=options.memory,

@@ -91,6 +91,22 @@ def test_memory_grows_with_the_queries_not_with_their_square() -> None:
     assert peaks[1] < 2.2 * peaks[0]
 
 
+def test_the_least_that_an_error_names_is_enough() -> None:
+    with pytest.raises(ed.PlanError, match="least found") as error:
+        ed.plan(step(), 1, memory=1000, time_limit=1)
+    least = int(str(error.value).split("(")[1].split(" bytes")[0].replace(",", ""))
+    plan = ed.plan(step(), 1, memory=least, time_limit=1)
+    assert fullest(program_of(plan)).bytes <= least
+
+
+def test_keys_first_with_layers_computed_again() -> None:
+    text = BLOCK.format(b=2, s=16, h=2, g=1, mask="", weights="S[b,h,g,s,t]")
+    text = text.replace("Q[b,s,h,g,d] * K[b,t,h,d] * 0.35", "K[b,t,h,d] * Q[b,s,h,g,d]")
+    graph = ed.models.training_step(ed.parse(text), "loss", ["WQ", "WK", "WV", "WO"])
+    plan = ed.plan(graph, 1, memory="1MB", recompute="layers", time_limit=1)
+    assert turns_in(plan)
+
+
 def test_without_a_limit_nothing_takes_turns() -> None:
     plan = ed.plan(step(), 2, time_limit=1)
     assert not turns_in(plan)

@@ -23,7 +23,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import partial_bytes
-from eindecomp.layout.cut import Cut
+from eindecomp.layout.cut import Cut, Span
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.named_rows import rows_read
@@ -60,7 +60,10 @@ class Site:
 def _reads(site: Site, operand: Mapping[str, int]) -> list[Any]:
     """The cut in which each assignment reads an operand."""
     reads = site.choices.reads[operand[site.vertex.name]]
-    return [] if reads is None else [reads.cuts[k] for k in reads.of.tolist()]
+    assert reads is not None  # noqa: S101 - operands that are divided are read
+    every: Any = reads.cuts  # in axes, or in numbers of pieces
+    cuts = [tuple(s.axes if isinstance(s, Span) else s.levels for s in cut) for cut in every]
+    return [cuts[k] for k in reads.of.tolist()]
 
 
 @dataclass(slots=True)

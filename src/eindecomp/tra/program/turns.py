@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Op, Reshape, Slice
-from eindecomp.graph.turns import Turns, in_turns
+from eindecomp.graph.turns import Turns, in_turns, turn_bytes
 from eindecomp.graph.vertex import Shape, Vertex, unused_label
 from eindecomp.graph.work import partial_bytes
 from eindecomp.lang.dtypes import DType, widen
@@ -24,7 +24,6 @@ from eindecomp.lang.scalar import Arg, call, replace_args
 from eindecomp.layout.cut import Axes, Cut, axes_in, pending_in, pending_span, turns_of
 from eindecomp.layout.overlaps import fullest, is_inside
 from eindecomp.layout.view import View, view_of
-from eindecomp.planner import budgets
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import (
     Decision,
@@ -42,8 +41,10 @@ def taking_turns(plan: Plan, taken: Taken) -> Plan:
     """The plan in which what is computed in turns is there once for each of them."""
     if plan.memory is None or taken == "none":
         return plan
-    every = [own for own in in_turns(plan.graph)[1] if taken == "all" or not own.result]
-    counted = [(own, _turns_taken(plan, own)) for own in every]
+    every = in_turns(plan.graph)[1]
+    most = turn_bytes(plan.graph, every, plan.devices)
+    taking = [own for own in every if taken == "all" or not own.result]
+    counted = [(own, _turns_taken(plan, own, most)) for own in taking]
     divided = {name: each for each in counted if each[1] > 1 for name in each[0].labels}
     if not divided:
         return plan
@@ -60,9 +61,8 @@ def taking_turns(plan: Plan, taken: Taken) -> Plan:
     return made
 
 
-def _turns_taken(plan: Plan, turns: Turns) -> int:
+def _turns_taken(plan: Plan, turns: Turns, most: int) -> int:
     """How many turns make little enough of what is never there as a whole."""
-    most = (plan.memory or 0) // budgets.TURN_SHARE
     cuts: set[Axes] = set()
     count = 1
     for name, label in turns.labels.items():
