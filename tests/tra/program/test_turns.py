@@ -82,6 +82,15 @@ def test_whatever_is_cut(cuts: dict[str, int]) -> None:
         np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-4)
 
 
+def test_parts_travel_in_their_own_type_in_each_turn() -> None:
+    strategy = {"labels": ["t", "b"], "degrees": {"t": 2, "b": 2}}
+    asked = {"memory": 200_000, "strategy": strategy, "time_limit": 1}
+    plan = ed.plan(step(), 4, reduce_dtype="bfloat16", **asked)
+    assert turns_in(plan)
+    assert program_of(plan).moved == plan.cost
+    assert plan.cost < ed.plan(step(), 4, **asked).cost
+
+
 def test_memory_grows_with_the_queries_not_with_their_square() -> None:
     peaks: list[int] = []
     for s in (64, 128):

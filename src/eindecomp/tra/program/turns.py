@@ -189,7 +189,8 @@ class _Taking:
             one = unused_label("turn", op.labels)
             op = replace(op, output=(*op.output[:at], one, *op.output[at:]))
             shape, places = (*shape[:at], 1, *shape[at:]), (*places[:at], (), *places[at:])
-        return self._store(own, op, inputs, shape, axes, vertex, places=places)
+        types = (vertex.dtype, vertex.reduce_dtype)
+        return self._store(own, op, inputs, shape, axes, vertex, types, places=places)
 
     def _in_parts(self, view: View, decision: Decision, summed: Axes) -> dict[str, Any]:
         """Where the partial results of a sum lie until the last turn."""
