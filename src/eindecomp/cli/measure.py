@@ -20,10 +20,10 @@ from eindecomp.cli.options import (
     Json,
     Output,
     argument,
-    axes_from,
     engine_from,
     flag,
     is_first,
+    numbers_from,
     option,
     to_write,
 )
@@ -163,7 +163,7 @@ def calibrate(
     from eindecomp.experiments.calibrate import QUIET
     from eindecomp.experiments.calibrate import calibrate as measure
 
-    axes = None if mesh is None else axes_from(mesh)
+    axes = numbers_from("--mesh", "node=4,gpu=8", mesh)
     with status_line() as say:
         profile = measure(engine, quick=quick, mesh=axes, say=say)
     if not profile.is_first:

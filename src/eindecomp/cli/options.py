@@ -259,19 +259,21 @@ def work_from(text: str) -> float | None:
     return work
 
 
-def axes_from(text: str) -> dict[str, int]:
-    """The axes of a mesh, outermost first.
+def numbers_from(option: str, example: str, text: str | None) -> dict[str, int] | None:
+    """Numbers by name, in the order given, such as the axes of a mesh, outermost first.
 
-    >>> axes_from("node=4, gpu=8")
+    >>> numbers_from("--mesh", "node=4,gpu=8", "node=4, gpu=8")
     {'node': 4, 'gpu': 8}
     """
-    axes: dict[str, int] = {}
-    for name, given in pairs_from("--mesh", "node=4,gpu=8", text.split(",")).items():
-        size = number_from(given)
-        if size is None:
-            raise typer.BadParameter(f"--mesh is such as node=4,gpu=8, not {text!r}")
-        axes[name] = size
-    return axes
+    if text is None:
+        return None
+    numbers: dict[str, int] = {}
+    for name, given in pairs_from(option, example, text.split(",")).items():
+        number = number_from(given)
+        if number is None:
+            raise typer.BadParameter(f"{option} is such as {example}, not {text!r}")
+        numbers[name] = number
+    return numbers
 
 
 def strategy_names() -> list[str]:

@@ -12,8 +12,8 @@ import typer
 
 from eindecomp.cli.options import (
     STRATEGY_HELP,
-    axes_from,
     name_of,
+    numbers_from,
     option,
     pin_from,
     read,
@@ -178,6 +178,10 @@ class Request:
             f"{', '.join((*KINDS, AUTO))}, or tensors, such as H0,H1",
         ),
     ] = None
+    microbatches: Annotated[
+        str | None,
+        _option("LABEL=N", "into how many parts, one after another, a batch is divided, as b=4"),
+    ] = None
     time: Annotated[float, _option("SECONDS", "how long to search", min=0)] = 45
 
     def plan(self, graph: Graph, *, keep_on_interrupt: bool = True) -> Plan:
@@ -194,7 +198,7 @@ class Request:
                 strategy=None if self.strategy is None else strategy_from(self.strategy),
                 inputs=self.inputs,
                 memory=self.memory,
-                mesh=None if self.mesh is None else axes_from(self.mesh),
+                mesh=numbers_from("--mesh", "node=4,gpu=8", self.mesh),
                 machine=self.machine,
                 pin=pin,
                 rewrite=self.rewrite,
@@ -204,6 +208,7 @@ class Request:
                 lookups=self.lookups,
                 pending=self.pending,
                 recompute=recompute_from(self.recompute),
+                microbatches=numbers_from("--microbatches", "b=4", self.microbatches),
                 reduce_dtype=reduce_types_from(self.reduce_dtype or ()),
                 time_limit=self.time,
                 on_event=on_event,

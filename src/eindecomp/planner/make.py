@@ -28,6 +28,7 @@ from eindecomp.planner.costs.byte_sizes import parse_bytes
 from eindecomp.planner.costs.cost import Cost, decided_cost, paper_cost
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, price_of
+from eindecomp.planner.microbatches import checked_microbatches, for_copies, micro_batched
 from eindecomp.planner.minimize_bound import minimize_bound
 from eindecomp.planner.options import (
     Chosen,
@@ -72,6 +73,7 @@ def plan(
     reduce_dtype: str | Mapping[str, str] | None = None,
     recompute: str | Sequence[str] | None = None,
     recompute_work: float = 1.34,
+    microbatches: Mapping[str, int] | None = None,
     time_limit: float = 45,
     progress: bool | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -124,6 +126,10 @@ def plan(
             order of contractions is then the usual one. `"auto"` computes nothing again
             where that is found to fit into `memory`, and else all within layers.
         recompute_work: How many times the operations of the step `"auto"` may take, such as `1.34`.
+        microbatches: Into how many parts, computed one after another, a batch is divided, such as
+            `{"b": 4}`: less is held at a time, and results that aggregate the batch, such as
+            gradients, may wait for the last (`planner.microbatches`). The order of contractions is
+            then the usual one.
         time_limit: Seconds, such as `45`, after which the plan is the best one found so far, with a
             bound on the cost of any plan.
         progress: Whether a line shows how far planning has come: `True`, `False`, or None to show
@@ -160,8 +166,9 @@ def plan(
     laid_out = mesh_of(devices, mesh, described, pieces, lookups)
     pending = pending and laid_out.devices > 1 and objective in ("bytes", "time")
     again = recompute_form(recompute)
+    counts = checked_microbatches(microbatches)
     # A strategy is for the graph as it is.
-    limit = work if rewrite and strategy is None and again is None else None
+    limit = work if rewrite and strategy is None and again is None and not counts else None
 
     def asked(
         planned: Graph,
@@ -175,8 +182,11 @@ def plan(
         types = reduce_types(planned, reduce_dtype, graph)
         # The paper's bound knows no layouts: there the graph's ties have no meaning.
         ties = checked_ties(planned, {} if tie is None and objective == "bound" else tie)
-        planned = with_reduce_types(recomputed(planned, again, ties), types, ties)
-        rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pin, ties, graph), ties)
+        planned, copies = micro_batched(recomputed(planned, again, ties), counts, ties)
+        types = for_copies(types, copies, planned)
+        planned = with_reduce_types(planned, types, ties)
+        pins = for_copies(pin, copies, planned) if pin and copies else pin
+        rules = LayoutRules(inputs, pinned_homes(planned, laid_out, pins, ties, graph), ties)
         restriction = None if strategy is None else strategy_of(strategy, planned, laid_out.devices)
         if restriction is not None:
             rules = rules_under(restriction, planned, laid_out, rules)
@@ -186,7 +196,7 @@ def plan(
             machine=described,
             memory=None if memory is None else parse_bytes(memory),
             time_limit=max(seconds, 0),
-            on_event=follow, work=limit, pending=waits, reduce_types=types,
+            on_event=follow, pin=pins_of(pins), work=limit, pending=waits, reduce_types=types,
             is_last=memory is None or not waits,
         )  # fmt: skip
 
@@ -225,10 +235,11 @@ def plan(
         chosen.graph, laid_out, objective, inputs, chosen.parts, chosen.decisions, chosen.given,
         chosen.costs, min(bound, total),
         strategy=strategy_form(strategy),
-        pin=pins_of(pin), tie=dict(rules.tie), machine=described, memory=options.memory,
+        pin=options.pin, tie=dict(rules.tie), machine=described, memory=options.memory,
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
-        reduce_dtype=options.reduce_types, recompute=again, solver=solver,
+        reduce_dtype=options.reduce_types, recompute=again,
+        microbatches=counts, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 

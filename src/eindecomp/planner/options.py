@@ -25,7 +25,7 @@ from eindecomp.planner.costs.presets import machine_of
 from eindecomp.planner.costs.price import OBJECTIVES, Objective
 from eindecomp.planner.space.choices import Decision, Layouts
 from eindecomp.planner.space.layout_rules import LayoutRules
-from eindecomp.planner.space.pin import loosely_cut
+from eindecomp.planner.space.pin import Pins, loosely_cut
 from eindecomp.planner.space.viable import Restriction, viable_parts
 from eindecomp.solve.problem.arrays import Ints
 from eindecomp.solve.run import Progress
@@ -50,6 +50,7 @@ class Options:
     memory: int | None
     time_limit: float
     on_event: Callable[[Progress], None] | None
+    pin: Pins = field(default_factory=dict[str, Any])
     work: float | None = None
     """How many times their operations contractions may take that read parts; None if none may."""
     pending: bool = False

@@ -65,6 +65,8 @@ class Plan:
             "bfloat16"}`; none for that in which they accumulate.
         recompute: What the backward pass computes again instead of keeping it, such as
             `"layers"`; None for nothing.
+        microbatches: Into how many parts, computed one after another, a batch is divided, such as
+            `{"b": 4}`; the graph computes them already.
         solver: What was asked for, such as `"auto"`.
         method: The stages that found it, such as `"eliminate"`.
         stopped_by: What ended planning before it was done, `"time"` or `"interrupt"`; `""` if it
@@ -96,6 +98,7 @@ class Plan:
     pending: bool = False
     reduce_dtype: Mapping[str, str] = field(default_factory=dict[str, str])
     recompute: Recompute = None
+    microbatches: Mapping[str, int] = field(default_factory=dict[str, int])
     solver: str = "auto"
     method: str = ""
     stopped_by: str = field(default="", compare=False)

@@ -323,6 +323,8 @@ def _space(plan: Plan) -> Iterator[str]:
     if plan.recompute is not None:
         own = plan.recompute if isinstance(plan.recompute, str) else ", ".join(plan.recompute)
         yield f"{own} computed again for the backward pass"
+    for label, count in plan.microbatches.items():
+        yield f"{label} in {count} micro-batches, one after another"
     if plan.memory is not None and plan.devices > 1 and in_turns(plan.graph)[1]:
         yield "queries of an attention cut alike in all its vertices, for turns"
     if types := travel_words(plan.reduce_dtype):

@@ -50,8 +50,8 @@ from eindecomp.store.plan_decisions import (
 
 _FIELDS = (
     "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
-    "work", "orders", "pending", "reduce_dtype", "recompute", "machine", "solver", "method",
-    "stopped_by", "seconds", "cost", "bound", "vertices", "given",
+    "work", "orders", "pending", "reduce_dtype", "recompute", "microbatches", "machine",
+    "solver", "method", "stopped_by", "seconds", "cost", "bound", "vertices", "given",
 )  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def _upgrade(content: dict[str, Any]) -> None:
     content.setdefault("pending", False)
     content.setdefault("reduce_dtype", {})
     content.setdefault("recompute", None)
+    content.setdefault("microbatches", {})
     vertices: Any = content.get("vertices")
     for own in cast("list[Any]", [*vertices.values()]) if isinstance(vertices, dict) else ():
         if isinstance(own, dict):
@@ -107,6 +108,7 @@ def to_json(plan: Plan) -> bytes:
         "pending": plan.pending,
         "reduce_dtype": plan.reduce_dtype,
         "recompute": plan.recompute,
+        "microbatches": plan.microbatches,
         "machine": None if plan.machine is None else machine_json(plan.machine),
         "solver": plan.solver,
         "method": plan.method,
@@ -180,6 +182,7 @@ def _plan(root: Field) -> Plan:
         pending=pending,
         reduce_dtype=travels,
         recompute=_recompute(root["recompute"]),
+        microbatches={label: own.whole(1) for label, own in root["microbatches"].members()},
         solver=root["solver"].one_of(SOLVERS),
         method=root["method"].text(),
         stopped_by=root["stopped_by"].one_of(STOPPED_BY),
