@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
+from tests.engines.agreement import arrays_for
+from tests.graph.rewrites.test_recompute import arrays_of, step
+from tests.planner.random_graphs import random_graph
 
 import eindecomp as ed
 from eindecomp.planner.microbatches import micro_batched
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import fullest, peak_on
-from tests.engines.agreement import arrays_for
-from tests.graph.rewrites.test_recompute import arrays_of, step
-from tests.planner.random_graphs import random_graph
 
 
 def check(graph: ed.Graph, count: int, label: str = "b") -> ed.Graph:
@@ -57,6 +60,18 @@ M[i] <- max Y[b,i]
 A[] <- any Y[b,i] > 50
 output Y, M, A
 """
+
+
+@contextmanager
+def suppress_told(*messages: str) -> Iterator[None]:
+    """Let errors pass that say one of these."""
+    try:
+        yield
+    except ed.errors.EinDecompError as error:
+        if not any(message in str(error) for message in messages):
+            raise
+
+
 CASES = {
     "embedded": EMBEDDED.replace("Z[(b: 6, s: 4), f] <- Y[(b, s), f]\n", ""),
     "masked": MASKED,
@@ -82,13 +97,9 @@ def test_random_graphs_give_the_same_numbers_or_say_why_not():
         for label in dict.fromkeys(label for v in graph.inputs for label in v.labels):
             sizes = {v.sizes[label] for v in graph.inputs if label in v.labels}
             count = next((n for n in (2, 3) if not max(sizes) % n), 1)
-            try:
+            with suppress_told(f"microbatches along {label!r}: ", "index 1 is outside 0 to 0"):
                 check(graph, count, label)
                 divided += count > 1
-            except ed.PlanError as error:
-                assert f"microbatches along {label!r}: " in str(error)
-            except ed.errors.InputError as error:  # a table of one row
-                assert "index 1 is outside 0 to 0" in str(error)
     assert divided > 50
 
 

@@ -128,7 +128,7 @@ class _Batch:
                 for name in known.intersection(cut):
                     del cut[name]
                 late -= known
-            if vertex.name not in rows if vertex.name in cut else needed:
+            if needed if vertex.name not in cut else vertex.name not in rows:
                 late.add(vertex.name)
         return _Batch(label, count, size, rows, cut, frozenset(late))
 
