@@ -3,7 +3,8 @@
 `strategies`: a training step of one LLaMA layer, freely planned, against every named strategy with
 the same time limit; below 1.000 a strategy moves less. `strangers`: the same for graphs of an
 independent tester. `seconds`: the same for objective time, on
-H100 servers. `pins`: what pins alone say. `time`: how long plans take with 5 seconds to spare.
+H100 servers. `pins`: what pins alone say. `time`: how long plans take with 5 seconds to spare,
+`memory`: with 3 where memory is scarce.
 `devices`: gaps at many devices. `products`: single products and contractions against their best
 grids, each in a fresh process, and the smaller numbers of devices that awkward ones are told of.
 Without a name, all of them; `--seconds` sets the limit of the first two.
@@ -12,6 +13,7 @@ Without a name, all of them; `--seconds` sets the limit of the first two.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from multiprocessing import get_context
 from time import perf_counter, process_time
@@ -37,6 +39,7 @@ CASES = (  # model, sequences, devices, inputs
     ("7B", 1, 64, "sharded"),
     ("7B", 8, 512, "sharded"),
 )
+STATE_SPACES = [8, 16, 32], [1, 8, 16, 64], [64, 256, 1024], [16, 64]
 STRATEGIES = (
     "sqrt",
     "data",
@@ -199,6 +202,48 @@ def clock(seconds: float) -> None:
         print(f"{name}, p={devices} {inputs}: {spent:.1f} s ({busy:.1f}), {said}", flush=True)
 
 
+def state_space(steps: int, batch: int, width: int, state: int) -> ed.Graph:
+    """A linear recurrence of a state, read at every step."""
+    lines = [f"input H0[b: {batch}, d: {width}, s: {state}], A[d, s]"]
+    for k in range(steps):
+        lines += [f"input X{k}[b, d], B{k}[b, s], C{k}[b, s]"]
+        lines += [f"H{k + 1}[b,d,s] <- A[d,s] * H{k}[b,d,s] + X{k}[b,d] * B{k}[b,s]"]
+        lines += [f"Y{k}[b,d] <- sum H{k + 1}[b,d,s] * C{k}[b,s]"]
+    return ed.parse("\n".join([*lines, "output " + ", ".join(f"Y{k}" for k in range(steps))]))
+
+
+def scarce_memory(seconds: float) -> None:
+    """How long plans take where hardly any, or none, fits into memory."""
+    print(f"\nscarce memory, time_limit={seconds:g}")
+    rng = np.random.default_rng(0)
+    late: list[float] = []
+    fits = 0
+    for _ in range(60):
+        pick = int(rng.integers(3))
+        if pick == 0:
+            steps, batch, width, state = (int(rng.choice(of)) for of in STATE_SPACES)
+            graph = state_space(steps, batch, width, state)
+        else:
+            graph = random_graph(int(rng.choice([20, 60, 150])), int(rng.integers(1000)))
+        graph = unequal_mlp(int(rng.choice([10, 40]))) if pick == 1 else graph
+        devices = int(rng.choice([4, 8, 16, 64]))
+        sizes = [v.elements * v.dtype.itemsize for v in graph.vertices.values()]
+        inputs = sum(v.elements * v.dtype.itemsize for v in graph.inputs)
+        share = float(rng.choice([0.5, 0.8, 1.05, 1.3, 2, 3])) / devices
+        memory = int(share * (inputs + 3 * max(sizes)))
+        asked: Any = {"memory": memory, "time_limit": seconds}
+        asked["inputs"] = str(rng.choice(["free", "sharded"]))
+
+        run = functools.partial(ed.plan, graph, devices, **asked)
+        plan, spent, busy = timed(run)
+        late.append(max(min(spent, busy) - seconds, 0))
+        fits += isinstance(plan, ed.Plan)
+    late.sort()
+    middle, most = late[len(late) // 2], late[9 * len(late) // 10]
+    print(f"{fits} of {len(late)} fit; processor time beyond the limit: median {middle:.1f} s,")
+    print(f"nine of ten {most:.1f} s, most {late[-1]:.1f} s")
+
+
 def training_7b() -> ed.Graph:
     graph = llama("7B", 8, 4096)
     last = graph.outputs[0]
@@ -257,6 +302,7 @@ SECTIONS: dict[str, tuple[Callable[[float], None], float]] = {
     "seconds": (seconds_of_plans, 10.0),
     "pins": (pins, 15.0),
     "time": (clock, 5.0),
+    "memory": (scarce_memory, 3.0),
     "devices": (many_devices, 30.0),
     "products": (products, 5.0),
 }

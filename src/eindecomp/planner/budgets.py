@@ -51,6 +51,7 @@ ENDING_SECONDS = 2e-4, 6e-4  # for each vertex: what the plan costs in bytes, an
 AXES_SECONDS = 10.0  # axes for given pieces, which the paper's objective does not count
 FIRST_PLAN_GRACE = 20.0  # seconds beyond the deadline for a first plan, or for strategies
 LEAST_SEARCH = 1.0  # seconds that a search from nothing needs
+LEAST_SOLVE = 0.1  # seconds that one problem within a memory limit has even if time is up
 
 # Time for the stages of a search (`search/choose.py`)
 
@@ -73,6 +74,7 @@ FIRST_AXES_SECONDS = 3.0  # a plan, one axis at a time, at least: others are far
 FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
 FIRST_COMBINED_SHARE = 0.4  # improving the best of those by what its neighbours suggest
 STRATEGY_SHARE = 0.5  # improving one of them, of what is left
+FIRST_FITTING_SHARE = 0.6  # a first plan within a memory limit: then the one that holds the least
 FITTING_SHARE = 0.7  # improving without the memory limit before plans are made to fit
 STRATEGY_SECONDS = 0.5  # what one strategy needs, in a graph that is not large
 

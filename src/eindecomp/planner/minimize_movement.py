@@ -84,23 +84,9 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     deadline = search.started + options.time_limit - ending
     tells_least = tells_least and options.is_last
     refuse_too_little(search, deadline, tells_least=tells_least)
-    search.tell("relax")
     starts = Starts(search)
-    is_free = search.restriction is None
-    if is_free:
-        starts.begin(deadline)
-    relaxed = starts.relaxed = relaxed_of(search, _relax_seconds(search, deadline))
-    if not (is_free or relaxed.pieces):
-        starts.begin(deadline)
-    first: Outcome | None = None
-    if (
-        options.rules.tie
-        and options.memory is not None
-        and len(graph.vertices) > budgets.SMALL_GRAPH
-    ):
-        first = start_from_strategies(search, relaxed.bound, deadline)
     try:
-        outcome = _chosen(search, relaxed, first, starts, deadline)
+        outcome = _found(starts, deadline)
     except (UnsolvedError, PlanError) as error:
         found = None
         if isinstance(error, UnsolvedError):
@@ -111,7 +97,7 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
         if found is None and (options.memory is None or not tells_least):
             raise error from None
         found = fitting_plan(search, error, deadline) if found is None else found
-        outcome = replace(found, bound=relaxed.bound)
+        outcome = replace(found, bound=starts.relaxed.bound)
     if options.restriction is None and is_open(outcome.cost, outcome.bound):
         outcome = _improve_strategies(search, outcome, starts, deadline)
     views = dict(planned_views(graph))
@@ -126,6 +112,25 @@ def minimize_movement(options: Options, *, tells_least: bool = True) -> Chosen:
     given, bound, method = outcome.given, outcome.bound, outcome.method
     pending = bool(search.rules.waiting)
     return Chosen(graph, parts, decisions, given, costs, bound, method, pending=pending)
+
+
+def _found(starts: Starts, deadline: float) -> Outcome:
+    """The best plan that is found in time, from what the relaxed problem and strategies lead to."""
+    search = starts.search
+    if search.memory is not None and has_passed(deadline):
+        raise UnsolvedError("time is up")
+    search.tell("relax")
+    is_free = search.restriction is None
+    if is_free:
+        starts.begin(deadline)
+    relaxed = starts.relaxed = relaxed_of(search, _relax_seconds(search, deadline))
+    if not (is_free or relaxed.pieces):
+        starts.begin(deadline)
+    first: Outcome | None = None
+    is_large = len(search.graph.vertices) > budgets.SMALL_GRAPH
+    if search.rules.tie and search.memory is not None and is_large:
+        first = start_from_strategies(search, relaxed.bound, deadline)
+    return _chosen(search, relaxed, first, starts, deadline)
 
 
 def _relax_seconds(search: Search, deadline: float) -> float:
@@ -266,7 +271,8 @@ class Starts:
 
     def _choose_axes(self, search: Search) -> None:
         """A plan, one axis at a time."""
-        until = max(search.deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
+        least = 0 if search.memory is not None else budgets.FIRST_AXES_SECONDS
+        until = max(search.deadline, planning_time() + least)
         with suppress(UnsolvedError, PlanError):
             plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)

@@ -64,6 +64,7 @@ NEW_CORE_TURNS, BRANCH_TURNS = 2, 40  # on a new core; before branch and bound o
 # The least usage (`least_usage.py`)
 
 USAGE_SHARE = 0.3  # of the time that is left: one limit that is tried
+LEAST_USAGE = 1.0  # seconds, even if time is up: a choice without a limit
 USAGE_PRECISION = 1 / 256  # relative to what fits: closer limits are not told apart
 
 # Rounding

@@ -34,9 +34,9 @@ def least_usage(problem: Problem, deadline: float) -> Ints:
     assert intervals is not None  # noqa: S101 - as above
     steps = np.repeat(intervals[:, 1] - intervals[:, 0], problem.domains)
     free = _priced(problem, usage * steps)
-    left = budgets.USAGE_SHARE * (deadline - planning_time())
+    left = max(budgets.USAGE_SHARE * (deadline - planning_time()), budgets.LEAST_USAGE)
     unlimited = replace(free, usage=None, intervals=None, limit=None)
-    choice = minimize(unlimited, time_limit=max(left, 0), keep_on_interrupt=False).choice
+    choice = minimize(unlimited, time_limit=left, keep_on_interrupt=False).choice
     low, held = 0, _held(problem, choice)
     any_price = _priced(problem, np.zeros_like(usage))
     while held - low > max(held * budgets.USAGE_PRECISION, 1) and not has_passed(deadline):

@@ -49,24 +49,22 @@ def choose_by_blocks(search: Search, sizes: Sequence[int], *, needed: bool = Tru
     """Choose axes block by block, in the largest blocks that elimination can handle.
 
     The bound is valid if all axes were one block. Once time is up, axes are chosen one at a time,
-    which takes little longer; if no plan is `needed`, that is the end.
+    which takes little longer; if no plan is `needed`, or memory is limited, that is the end.
     """
-    for size in sizes:
-        if has_passed(search.deadline):
+    is_limited = search.memory is not None
+    for left, size in zip(range(len(sizes), 0, -1), sizes, strict=True):
+        if has_passed(search.deadline) and not search.smallest:
             break
-        try:
-            return _coarse_to_fine(search, size)
-        except UnsolvedError:
-            continue
-    if not needed:
+        with suppress(UnsolvedError):
+            return _coarse_to_fine(search.hurried(1 / left) if is_limited else search, size)
+    if is_limited or not needed:
         raise UnsolvedError("time is up")
     grace = budgets.BLOCK_SECONDS * max(len(search.mesh.sizes), 1)
-    try:
+    for pairs in (False, True):
         late = max(search.deadline, planning_time() + grace)
-        return _coarse_to_fine(replace(search, deadline=late), 1)
-    except UnsolvedError:
-        late = max(search.deadline, planning_time() + grace)
-        return _coarse_to_fine(replace(search, deadline=late), 1, pairs=True)
+        with suppress(UnsolvedError):
+            return _coarse_to_fine(replace(search, deadline=late), 1, pairs=pairs)
+    raise UnsolvedError("time is up")
 
 
 def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcome:
@@ -78,7 +76,7 @@ def _coarse_to_fine(search: Search, size: int, *, pairs: bool = False) -> Outcom
     searches = pairs or search.memory is not None  # then a block takes what time it is given
     for number, block in enumerate(blocks):
         started, left = planning_time(), len(blocks) - number
-        if has_passed(search.deadline - (0 if searches else last * left)):
+        if not search.smallest and has_passed(search.deadline - (0 if searches else last * left)):
             raise UnsolvedError("time is up")
         end = block[-1] + 1 if block else 0
         mesh = search.mesh.along(range(end))

@@ -37,6 +37,7 @@ from eindecomp.planner.search.search import (
     is_enough,
     is_open,
     outcome_of,
+    part_of_time,
 )
 from eindecomp.solve.budgets import BUCKET_CELLS
 from eindecomp.solve.clock import has_passed, planning_time
@@ -85,6 +86,8 @@ class Choosing:
 
     search: Search
     """Axes nest in mesh order."""
+    deadline: float
+    """When the search ends; a first plan that fits into memory is looked for less long."""
     relaxed: Relaxed
     first: Callable[[float], Iterable[Outcome]] | None = None
     """What finds plans soon, before a deadline."""
@@ -137,6 +140,8 @@ class Choosing:
         if outcome is not None:
             if all(outcome is not each for each in self.plans):
                 self.plans.append(outcome)
+            if self.best is None:
+                self.search = replace(self.search, deadline=self.deadline)
             self.best = outcome if outcome.cost < self.cost else self.best
 
     def raise_bound(self, bound: float) -> None:
@@ -169,8 +174,10 @@ def choose(
     plan is easily found.
     """
     deadline = planning_time() + time_limit
-    search = replace(search, deadline=deadline, bound=relaxed.bound, any_order=False)
-    choosing = Choosing(search, relaxed, first, plans=list(known))
+    share = 1 if search.memory is None else budgets.FIRST_FITTING_SHARE
+    first_by = part_of_time(deadline, share)
+    search = replace(search, deadline=first_by, bound=relaxed.bound, any_order=False)
+    choosing = Choosing(search, deadline, relaxed, first, plans=list(known))
     for stage in STAGES:
         is_late = bool(choosing.plans) and has_passed(deadline)
         if choosing.is_open and not is_late and stage.applies(choosing):
@@ -232,7 +239,7 @@ def _begin(choosing: Choosing) -> None:
     """
     search = choosing.search
     if choosing.plans:
-        choosing.best = min(choosing.plans, key=lambda each: each.rank)
+        choosing.offer(min(choosing.plans, key=lambda each: each.rank))
         _combine(choosing)
     if choosing.first is not None and choosing.is_open:
         for plan in choosing.first(search.deadline):
@@ -346,7 +353,8 @@ def _by_blocks(search: Search, sizes: tuple[int, ...]) -> Outcome:
     try:
         return replace(choose_by_blocks(search, sizes), bound=0)
     except PlanError:
-        if len(search.mesh.sizes) <= sizes[0] or search.most_ways > budgets.LISTED_WAYS:
+        is_wide = search.most_ways > budgets.LISTED_WAYS or has_passed(search.deadline)
+        if len(search.mesh.sizes) <= sizes[0] or is_wide:
             raise
     return choose_block(search, all_axes(search), {}, pairs=True)
 

@@ -318,10 +318,10 @@ def _solve_within(search: Search, model: MovementModel) -> Outcome:
     memory = search.memory or 0
     always = add_usage(model)
     problem = model.problem(max(memory - always, 0))
-    left = max(search.deadline - planning_time(), 1.0)
+    left = max(search.deadline - planning_time(), budgets.LEAST_SOLVE)
     try:
         if search.smallest:
-            choice = least_usage(problem, planning_time() + left)
+            choice = least_usage(problem, search.deadline)
             solution = Solution(choice, problem.cost_of(choice), 0, False, "least memory", 0)
         else:
             solution = minimize(problem, time_limit=left, keep_on_interrupt=False)

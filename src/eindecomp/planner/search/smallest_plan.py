@@ -15,7 +15,7 @@ from eindecomp.planner.model.memory_limit import Lifetimes, held_at_least
 from eindecomp.planner.search.blocks import block_sizes, choose_by_blocks
 from eindecomp.planner.search.search import Outcome, Search, no_plan_fits, solve
 from eindecomp.planner.space.choices import Choices, decided_choices
-from eindecomp.solve.clock import planning_time
+from eindecomp.solve.clock import has_passed, planning_time
 
 
 def refuse_too_little(search: Search, deadline: float, *, tells_least: bool) -> None:
@@ -45,11 +45,16 @@ def fitting_plan(search: Search, error: PlanError, deadline: float) -> Outcome:
 def smallest_plan(search: Search, deadline: float) -> Outcome | None:
     """The plan whose fullest device holds the least, as far as one is found soon."""
     now = planning_time()
-    soon = now + min(max(deadline - now, 1.0), budgets.LEAST_MEMORY_SECONDS)
+    soon = now + min(max(deadline - now, 0.5), budgets.LEAST_MEMORY_SECONDS)
     hurried = replace(search, smallest=True, alike={}, deadline=soon)
-    with suppress(PlanError, UnsolvedError):
-        return choose_by_blocks(hurried, block_sizes(hurried))
-    return None
+    best: Outcome | None = None
+    for size in reversed(block_sizes(hurried)):
+        if best is not None and (best.held <= (search.memory or 0) or has_passed(soon)):
+            break
+        with suppress(PlanError, UnsolvedError):
+            plan = choose_by_blocks(hurried, (size,))
+            best = plan if best is None or plan.held < best.held else best
+    return best
 
 
 def _refusal(search: Search, why: str, smallest: Outcome | None) -> PlanError:
