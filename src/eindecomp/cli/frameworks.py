@@ -278,8 +278,7 @@ def blaming(what: str) -> Generator[None]:
         raise type(error)(f"{str(error).removesuffix(place)}{place}") from error
     except (Exception, SystemExit) as error:
         text = str(error).strip().splitlines() or ["no message"]
-        told = f"{what}: {type(error).__name__}: {text[0]}{_place(error)}"
-        raise InputError(told) from error
+        raise InputError(f"{what}: {type(error).__name__}: {text[0]}{_place(error)}") from error
 
 
 def _place(error: BaseException) -> str:

@@ -197,8 +197,7 @@ def _measured(profile: Profile) -> str:
         f"overlap: communication runs beside {percent(machine.overlap)} of computing",
         f"spread: {_spread_words(profile)}, and all else less",
     ]
-    sizes = [short(size, "bytes") for size in _SIZES]
-    seconds = table("collective", "axis", *sizes, left=2)
+    seconds = table("collective", "axis", *(short(size, "bytes") for size in _SIZES), left=2)
     for collective, curves in machine.transfers.items():
         for axis, curve in curves.items():
             cells = [short(float(curve.seconds(size)), "time") for size in _SIZES]
@@ -214,8 +213,7 @@ def _spread_words(profile: Profile) -> str:
 
 
 def cache(
-    clear: Annotated[bool, flag("--clear", "remove all of it")] = False,
-    json: Json = False,
+    clear: Annotated[bool, flag("--clear", "remove all of it")] = False, json: Json = False
 ) -> None:
     """Show or remove the compiled code that is kept on disk.
 

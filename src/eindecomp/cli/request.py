@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, Literal, get_type_hints
@@ -189,31 +189,23 @@ class Request:
         pin, tie = pin_from(self.pin or ()), tie_from(self.tie or ())
         if tie and not self.ties:
             raise typer.BadParameter("--no-ties does not go with --tie")
+        asked: dict[str, Any] = asdict(self) | {
+            "strategy": None if self.strategy is None else strategy_from(self.strategy),
+            "mesh": numbers_from("--mesh", "node=4,gpu=8", self.mesh),
+            "pin": pin,
+            "tie": None if self.ties and not tie else tie,
+            "work": work_from(self.work),
+            "recompute": recompute_from(self.recompute),
+            "microbatches": numbers_from("--microbatches", "b=4", self.microbatches),
+            "reduce_dtype": reduce_types_from(self.reduce_dtype or ()),
+        }
+        del asked["ties"]
+        limit: float = asked.pop("time")
         with solving(None) as on_event:
             made = make_plan(
-                graph,
-                self.devices,
-                objective=self.objective,
-                solver=self.solver,
-                strategy=None if self.strategy is None else strategy_from(self.strategy),
-                inputs=self.inputs,
-                memory=self.memory,
-                mesh=numbers_from("--mesh", "node=4,gpu=8", self.mesh),
-                machine=self.machine,
-                pin=pin,
-                rewrite=self.rewrite,
-                tie=None if self.ties and not tie else tie,
-                work=work_from(self.work),
-                pieces=self.pieces,
-                lookups=self.lookups,
-                pending=self.pending,
-                recompute=recompute_from(self.recompute),
-                microbatches=numbers_from("--microbatches", "b=4", self.microbatches),
-                reduce_dtype=reduce_types_from(self.reduce_dtype or ()),
-                time_limit=self.time,
-                on_event=on_event,
+                graph, **asked, time_limit=limit, on_event=on_event,
                 keep_on_interrupt=keep_on_interrupt,
-            )
+            )  # fmt: skip
         if made.stopped_by == "interrupt":
             typer.echo("eindecomp: interrupted; this is the best plan so far", err=True)
         return made
@@ -246,24 +238,18 @@ class Request:
         return from_json(content, name_of(file))
 
 
+def _options(called: Callable[..., Any]) -> list[Parameter]:
+    """The parameters of a command or of a dataclass, as options."""
+    hints, own = get_type_hints(called, include_extras=True), signature(called).parameters.values()
+    return [each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY) for each in own]
+
+
 def options_from_fields(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the fields of its dataclass parameters as options, behind its own ones."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters = [
-        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-        for name, parameter in signature(command).parameters.items()
-        if name not in groups
-    ]
-    for group in groups.values():
-        types = get_type_hints(group, include_extras=True)
-        parameters += [
-            Parameter(
-                field.name, Parameter.KEYWORD_ONLY, default=field.default,
-                annotation=types[field.name],
-            )
-            for field in fields(group)
-        ]  # fmt: skip
+    parameters = [own for own in _options(command) if own.name not in groups]
+    parameters += [own for group in groups.values() for own in _options(group)]
 
     @wraps(command)
     def with_groups(**given: Any) -> None:

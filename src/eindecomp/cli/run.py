@@ -170,8 +170,7 @@ def _record(result: Result, worst: Mapping[str, float]) -> dict[str, Any]:
         if name in worst:  # JSON has no number for infinity
             outputs[name]["error"] = "inf" if math.isinf(worst[name]) else worst[name]
     stats = {field.name: getattr(result.stats, field.name) for field in fields(result.stats)}
-    by_vertex = dict(result.stats.bytes_by_vertex)
-    return stats | {"bytes_by_vertex": by_vertex, "outputs": outputs}
+    return stats | {"bytes_by_vertex": dict(result.stats.bytes_by_vertex), "outputs": outputs}
 
 
 def _show(result: Result, worst: Mapping[str, float], graph: Graph) -> None:

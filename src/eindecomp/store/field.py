@@ -59,10 +59,7 @@ class Field:
         return [(name, self[name]) for name in self._object()]
 
     def check_names(
-        self,
-        names: Sequence[str],
-        unknown: str = "there is no field",
-        optional: Sequence[str] = (),
+        self, names: Sequence[str], unknown: str = "there is no field", optional: Sequence[str] = ()
     ) -> None:
         """Check that an object has these members, and no others but the optional ones."""
         known = {*names, *optional}

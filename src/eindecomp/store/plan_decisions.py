@@ -141,8 +141,7 @@ def _orders(graph: Graph, field: Field) -> Orders:
 def read_decisions(graph: Graph, mesh: Mesh, field: Field) -> dict[str, Decision]:
     """The decision of every planned vertex."""
     planned = [vertex for vertex in graph.vertices.values() if is_planned(vertex)]
-    names = [vertex.name for vertex in planned]
-    field.check_names(names, "the graph has no computed vertex")
+    field.check_names([vertex.name for vertex in planned], "the graph has no computed vertex")
     parts = parts_of(graph)
     return {
         vertex.name: _decision(mesh, vertex, view_of(graph, vertex), parts, field[vertex.name])

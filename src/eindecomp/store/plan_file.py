@@ -35,24 +35,16 @@ from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinned_homes
 from eindecomp.planner.space.strategy import rules_under
 from eindecomp.solve.problem.arrays import INFINITE
+from eindecomp.store import plan_decisions
 from eindecomp.store.field import Field, FileFormat
 from eindecomp.store.machine_file import machine_json, plain_json, read_axes, read_machine
-from eindecomp.store.plan_decisions import (
-    check_homes,
-    decision_json,
-    layouts_json,
-    read_decisions,
-    read_given,
-    read_orders,
-    read_pin,
-    read_strategy,
-)
 
 _FIELDS = (
-    "graph", "mesh", "pieces", "lookups", "objective", "inputs", "strategy", "pin", "tie", "memory",
-    "work", "orders", "pending", "reduce_dtype", "recompute", "microbatches", "machine",
-    "solver", "method", "stopped_by", "seconds", "cost", "bound", "vertices", "given",
+    "objective", "cost", "bound", "mesh", "pieces", "lookups", "inputs", "strategy", "pin", "tie",
+    "memory", "work", "orders", "pending", "reduce_dtype", "recompute", "microbatches", "machine",
+    "solver", "method", "stopped_by", "seconds", "vertices", "given", "graph",
 )  # fmt: skip
+"""What a file says of a plan, in this order: its attributes, some of them in another form."""
 
 
 def _upgrade(content: dict[str, Any]) -> None:
@@ -90,35 +82,20 @@ def to_json(plan: Plan) -> bytes:
     text = str(plan.graph)
     if len(text) > MAX_TEXT:
         raise PlanError(f"the graph's text is longer than {MAX_TEXT:,} characters")
-    content: dict[str, Any] = {
-        **PLAN_FILE.head(),
-        "objective": plan.objective,
-        "cost": plan.cost,
-        "bound": plan.bound,
+    own: dict[str, Any] = {
         "mesh": list(zip(plan.mesh.names, plan.mesh.sizes, strict=True)),
-        "pieces": plan.pieces,
-        "lookups": plan.lookups,
-        "inputs": plan.inputs,
-        "strategy": plan.strategy,
-        "pin": plan.pin,
-        "tie": plan.tie,
-        "memory": plan.memory,
         "work": plain_json(plan.work),
         "orders": None if plan.orders is None else asdict(plan.orders),
-        "pending": plan.pending,
-        "reduce_dtype": plan.reduce_dtype,
-        "recompute": plan.recompute,
-        "microbatches": plan.microbatches,
         "machine": None if plan.machine is None else machine_json(plan.machine),
-        "solver": plan.solver,
-        "method": plan.method,
-        "stopped_by": plan.stopped_by,
-        "seconds": plan.seconds,
-        "vertices": {name: decision_json(plan, name) for name in plan.parts},
-        "given": {name: layouts_json(plan.mesh, lies) for name, lies in plan.given.items()},
+        "vertices": {name: plan_decisions.decision_json(plan, name) for name in plan.parts},
+        "given": {
+            name: plan_decisions.layouts_json(plan.mesh, lies) for name, lies in plan.given.items()
+        },
         "graph": text,
     }
-    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
+    content = {name: own[name] if name in own else getattr(plan, name) for name in _FIELDS}
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2
+    return orjson.dumps(PLAN_FILE.head() | content, option=options)
 
 
 # Reading
@@ -143,10 +120,13 @@ def _plan(root: Field) -> Plan:
     machine = root["machine"].if_any(read_machine)
     if objective == "time" and machine is None:
         raise root["machine"].wrong("objective 'time' needs a machine")
-    decisions, pending = read_decisions(graph, mesh, root["vertices"]), root["pending"].truth()
+    decisions, pending = (
+        plan_decisions.read_decisions(graph, mesh, root["vertices"]),
+        root["pending"].truth(),
+    )
     if not pending and any(own.waits or pending_in(own.home) for own in decisions.values()):
         raise root["pending"].wrong("is false, but results stay pending")
-    pin = read_pin(graph, mesh, root["pin"])
+    pin = plan_decisions.read_pin(graph, mesh, root["pin"])
     tie = {name: result.text() for name, result in root["tie"].members()}
     memory = root["memory"].if_any(Field.whole)
     if objective == "bound" and (pin or tie or memory is not None):
@@ -155,11 +135,11 @@ def _plan(root: Field) -> Plan:
     travels = {name: of.text() for name, of in root["reduce_dtype"].members()}
     graph = with_reduce_types(graph, reduce_types(graph, travels), ties)
     rules = LayoutRules(inputs, pinned_homes(graph, mesh, pin, ties), ties)
-    strategy, restriction = read_strategy(graph, mesh.devices, root["strategy"])
+    strategy, restriction = plan_decisions.read_strategy(graph, mesh.devices, root["strategy"])
     if restriction is not None:
         rules = rules_under(restriction, graph, mesh, rules)
-    given = read_given(graph, mesh, root["given"])
-    check_homes(graph, mesh, rules, pin, decisions, given)
+    given = plan_decisions.read_given(graph, mesh, root["given"])
+    plan_decisions.check_homes(graph, mesh, rules, pin, decisions, given)
     parts = {
         name: parts_by_label(view_of(graph, graph[name]), mesh, decision)
         for name, decision in decisions.items()
@@ -168,7 +148,7 @@ def _plan(root: Field) -> Plan:
         costs = paper_cost(graph, {name: tuple(own.values()) for name, own in parts.items()})
     else:
         costs = decided_cost(graph, price_of(objective, mesh, machine), decisions, given)
-    work, orders = read_orders(graph, root)
+    work, orders = plan_decisions.read_orders(graph, root)
     return Plan(
         graph, mesh, objective, inputs, parts, decisions, given, costs,
         _bound(root, costs, objective),
