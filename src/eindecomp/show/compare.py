@@ -178,8 +178,7 @@ def comparison_table(comparison: Comparison, cost_words: Callable[..., str] = ex
             memory = "" if row.memory is None else short(row.memory, "bytes")
             cells = [cost_words(row.cost, comparison.objective), ratio(row.ratio), gap, memory]
             cells += [ratio(row.over_any)] if row.over_any is not None else []
-        words = row_words(row, comparison.devices)
-        shown.add_row(*map(Text, (row.name, words, *cells)))
+        shown.add_row(*map(Text, (row.name, row_words(row, comparison.devices), *cells)))
     return shown
 
 

@@ -26,6 +26,7 @@ from eindecomp.show.words import (
     count_words,
     cuts,
     exact,
+    few,
     fewer_words,
     is_proved,
     mesh_words,
@@ -72,8 +73,7 @@ def explain(plan: Plan, width: int | None = None) -> str:
     if rows:
         parts += [plan_table(plan, rows, narrow=narrow), Text(notes_of(plan, rows))]
         if narrow:
-            results = _grouped({row.vertex: row.lies for row in rows})
-            parts += _section("Result layouts", results)
+            parts += _section("Result layouts", _grouped({row.vertex: row.lies for row in rows}))
         parts += _section("Input layouts", _grouped(input_layouts(plan, rows)))
         parts += _section("What moves", move_lines(plan, rows), right=True)
         parts += _section(_PRODUCTS, _products_alone(plan, rows))
@@ -99,9 +99,7 @@ def summary(plan: Plan) -> str:
     if plan.strategy is not None:
         asked.append(f"strategy {strategy_words(plan.strategy)}")
     if plan.pin:
-        names = list(plan.pin)
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        asked.append(f"pinned {', '.join(names[:_NAMES])}{more}")
+        asked.append(f"pinned {few(list(plan.pin), _NAMES)}")
     if plan.tie:
         asked.append(f"{count_words(len(plan.tie), 'input')} tied")
     if plan.memory is not None:
@@ -381,10 +379,9 @@ def worst_case(plan: Plan) -> str:
     if not by_rows:
         return ""
     names = list(dict.fromkeys(step.vertex for step in by_rows))
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     most = sum(step.rows.most for step in by_rows if step.rows is not None)
     return (
-        f"A worst case: for {', '.join(names[:_NAMES])}{more} only rows move that an index names, "
+        f"A worst case: for {few(names, _NAMES)} only rows move that an index names, "
         f"at most {exact(most, 'bytes')} if each names another row that lies elsewhere."
     )
 

@@ -109,8 +109,7 @@ def plan_scene(plan: Plan, *, folded: bool = True) -> Scene:
     moves = f"{short(total, 'bytes')} move between devices" if total else "nothing moves"
     proved = "proved optimal" if is_proved(plan.gap) else f"proved: {bound_words(plan)}"
     asked = f"objective {plan.objective} ({proved}), inputs {plan.inputs}"
-    outline = plan_outline(plan, folded=folded)
-    return _scene(plan.graph, outline, title, f"{moves} · {asked}", plan)
+    return _scene(plan.graph, plan_outline(plan, folded=folded), title, f"{moves} · {asked}", plan)
 
 
 def graph_scene(graph: Graph, *, folded: bool = True) -> Scene:

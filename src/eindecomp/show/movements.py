@@ -26,13 +26,7 @@ from eindecomp.planner.costs.named_rows import fetched as fetched_as
 from eindecomp.planner.costs.price import Price, beyond, hidden, may_repeat, price_of
 from eindecomp.planner.minimize_bound import BoundModel
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import (
-    Choices,
-    choices,
-    decided_choices,
-    refined,
-    summed_axes,
-)
+from eindecomp.planner.space.choices import Choices, choices, decided_choices, refined, summed_axes
 from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of
@@ -98,13 +92,8 @@ def moves_of(plan: Plan, rows: list[Row]) -> Iterator[Movement]:
 def move_lines(plan: Plan, rows: list[Row]) -> list[tuple[str, str]]:
     """A line for every movement, the costliest first: what it costs and what it is."""
     moves = sorted(moves_of(plan, rows), key=lambda move: -move.cost * move.times)
-    return [
-        (
-            short(move.cost, plan.objective) + (f" ×{move.times}" if move.times > 1 else ""),
-            move.what,
-        )
-        for move in moves
-    ]
+    costs = ((move, short(move.cost, plan.objective)) for move in moves)
+    return [(f"{cost} ×{m.times}" if m.times > 1 else cost, m.what) for m, cost in costs]
 
 
 def read_cuts(plan: Plan, name: str) -> Iterator[tuple[str, Cut]]:
@@ -311,10 +300,9 @@ def _assignments(plan: Plan, name: str) -> Iterator[Portion]:
 
 def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
     """What a vertex and its readers would pay, by part, for each assignment and each home."""
-    price, vertex = plan_price(plan), plan.graph[name]
-    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
+    price, vertex, items = plan_price(plan), plan.graph[name], _itemsizes(plan, name)
     hides = _hides(plan, name, own, price)
-    fetched = {True: np.zeros((1, 1), dtype=np.int64), False: np.zeros((1, 1), dtype=np.int64)}
+    fetched = {is_given: np.zeros((1, 1), dtype=np.int64) for is_given in (True, False)}
     for k, (source, reads) in enumerate(zip(vertex.inputs, own.reads, strict=True)):
         held = held_cuts(plan, source)
         if reads is not None and held:
@@ -336,12 +324,15 @@ def _costs(plan: Plan, name: str, own: Choices) -> dict[str, Any]:
 def _hides(plan: Plan, name: str, own: Choices, price: Price) -> Any | None:
     """How much of each fetch and of the reduction each assignment hides."""
     vertex = plan.graph[name]
-    items = tuple(plan.graph[source].dtype.itemsize for source in vertex.inputs)
     fetches = sum(
         reads is not None and bool(held_cuts(plan, source))
         for source, reads in zip(vertex.inputs, own.reads, strict=True)
     )
-    return hidden(price, vertex, own, items, fetches)
+    return hidden(price, vertex, own, _itemsizes(plan, name), fetches)
+
+
+def _itemsizes(plan: Plan, name: str) -> tuple[int, ...]:
+    return tuple(plan.graph[source].dtype.itemsize for source in plan.graph[name].inputs)
 
 
 def held_cuts(plan: Plan, source: str) -> tuple[Cut, ...]:

@@ -41,17 +41,14 @@ def progress_console() -> Console:
 
 def is_wanted(wanted: bool | None) -> bool:
     """Whether to show progress: as said, otherwise where there is a terminal or a notebook."""
-    return wanted is True or (wanted is None and (_in_terminal() or in_notebook()))
+    in_terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - None under pythonw
+    return wanted is True or (wanted is None and (in_terminal or in_notebook()))
 
 
 def in_notebook() -> bool:
     """Whether a Jupyter kernel runs this, which then has imported IPython."""
     ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return ask is not None and getattr(ask(), "kernel", None) is not None
-
-
-def _in_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - None under pythonw
 
 
 @contextmanager

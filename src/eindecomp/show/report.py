@@ -28,13 +28,7 @@ from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.compare import row_words
-from eindecomp.show.explain import (
-    alternative_words,
-    any_schedule_words,
-    meaning,
-    notes_of,
-    summary,
-)
+from eindecomp.show.explain import alternative_words, any_schedule_words, meaning, notes_of, summary
 from eindecomp.show.movements import alike, next_best
 from eindecomp.show.report_vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import Row, rows_of
@@ -51,13 +45,7 @@ SCRIPTS = (
     "panel.js", "tables.js", "main.js",
 )  # fmt: skip
 """The parts of the page's script, which are one module."""
-_ESCAPED = {
-    b"<": rb"\u003c",
-    b">": rb"\u003e",
-    b"&": rb"\u0026",
-    "\u2028".encode(): rb"\u2028",
-    "\u2029".encode(): rb"\u2029",
-}
+_ESCAPED = {mark.encode(): rf"\u{ord(mark):04x}".encode() for mark in "<>&\u2028\u2029"}
 
 
 def report(plan: Plan, path: str | Path, *, compare: bool = True, time_limit: float = 30) -> Path:
@@ -73,8 +61,7 @@ def report(plan: Plan, path: str | Path, *, compare: bool = True, time_limit: fl
     check_writable(output)
     if output.is_file() or not output.exists():  # a pipe may have any name
         check_ending(output, (".html", ".htm"), "a report")
-    shown = content(plan, compare, time_limit)
-    write_whole(output, _html_page(shown))
+    write_whole(output, _html_page(content(plan, compare, time_limit)))
     return output
 
 
@@ -85,14 +72,9 @@ def _html_page(shown: dict[str, Any]) -> bytes:
     """The page for what a report shows."""
     script = "\n".join(_part(name) for name in SCRIPTS)
     style = _part("style.css")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
     )
     filled = {
         "POLICY": policy.encode(),
@@ -175,26 +157,19 @@ def _figures(plan: Plan, strategies: Sequence[dict[str, Any]]) -> list[dict[str,
     """The figures at the top: cost, gap, bytes, memory, each with a word of explanation."""
     in_full = f"{plan.cost:,} bytes " if plan.objective == "bytes" else ""
     least = f"no such plan costs less than {exact(plan.bound, plan.objective)}"
-    gap = (percent(plan.gap), least)
-    if is_proved(plan.gap):
-        gap = ("0 %", f"proved optimal: {least}")
+    proved = is_proved(plan.gap)
+    gap = ("0 %", f"proved optimal: {least}") if proved else (percent(plan.gap), least)
+    times, _, of = any_schedule_words(plan).partition(" the least")
     moved = (short(plan.traffic.total, "bytes"), "received by all devices")
     told = {
         "cost": (short(plan.cost, plan.objective), in_full + meaning(plan)),
         "gap": gap,
-        **_any_schedule(plan),
+        **({"any schedule": (times, f"of the least{of}")} if times else {}),
         **({} if plan.objective == "bytes" else {"bytes that move": moved}),
         "memory": _memory(plan, strategies),
         "devices": (f"{plan.devices:,}", f"{len(plan.parts):,} vertices are computed on them"),
     }
     return [{"name": name, "value": value, "note": note} for name, (value, note) in told.items()]
-
-
-def _any_schedule(plan: Plan) -> dict[str, tuple[str, str]]:
-    """How far the plan is from any schedule, where that is known."""
-    words = any_schedule_words(plan)
-    value, _, note = words.partition(" the least")
-    return {"any schedule": (value, f"of the least{note}")} if words else {}
 
 
 def _memory(plan: Plan, strategies: Sequence[dict[str, Any]]) -> tuple[str, str]:

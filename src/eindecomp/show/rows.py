@@ -104,10 +104,9 @@ def parts_of(plan: Plan, name: str) -> dict[str, int]:
 def folded_rows(plan: Plan) -> list[Row]:
     """The rows with repeated blocks folded: those that differ only in names and axes."""
     rows = rows_of(plan)
-    keys = [row_key(plan, row) for row in rows]
     return [
         _merged(rows[at : at + length * times : length])
-        for start, length, times in fold(keys)
+        for start, length, times in fold([row_key(plan, row) for row in rows])
         for at in range(start, start + length)
     ]
 
@@ -252,9 +251,7 @@ def moved_within(plan: Plan, box: Box) -> dict[str, int]:
 
 
 def outline(
-    graph: Graph,
-    keys: Mapping[str, Hashable],
-    moved: Mapping[tuple[str, str, int], int | float],
+    graph: Graph, keys: Mapping[str, Hashable], moved: Mapping[tuple[str, str, int], int | float]
 ) -> Outline:
     """The outline of a graph whose vertices of equal keys may be folded into one another.
 

@@ -67,8 +67,7 @@ def _path(run: SimulatedRun) -> Table:
     for (vertex, kind), seconds in rows[:_ROWS]:
         shown.add_row(Text(vertex), kind, short(seconds, "time"), _share(run, seconds))
     if rest := sum(seconds for _, seconds in rows[_ROWS:]):
-        more = f"{len(rows) - _ROWS} more"
-        shown.add_row(more, "", short(rest, "time"), _share(run, rest))
+        shown.add_row(f"{len(rows) - _ROWS} more", "", short(rest, "time"), _share(run, rest))
     return shown
 
 

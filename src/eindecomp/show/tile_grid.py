@@ -22,8 +22,8 @@ from eindecomp.layout.tiling import TileGrid, uncut
 from eindecomp.planner.plan import Plan
 from eindecomp.show.movements import held_cuts, read_cuts
 from eindecomp.show.svg import device_colour, picture, save_text, tag, text_width, titled, write
+from eindecomp.show.words import few, render, runs_of
 from eindecomp.show.words import layout as layout_words
-from eindecomp.show.words import render, runs_of
 
 Tile = tuple[int, ...]
 """The number of its piece along each dimension."""
@@ -59,20 +59,15 @@ def layouts_of(plan: Plan, vertex: Vertex) -> dict[Cut, str]:
     """
     if held := held_cuts(plan, vertex.name):
         return dict(zip(held, ("home", "second layout"), strict=False))
-    readers: dict[Cut, list[str]] = {}
+    readers: dict[Cut, dict[str, None]] = {}
     for reader, cut in read_cuts(plan, vertex.name):
-        readers.setdefault(cut, []).append(reader)
+        readers.setdefault(cut, {})[reader] = None
     if not readers:
         return {uncut(vertex.shape): "not read"}
-    return {cut: f"as {_readers_words(names)} it" for cut, names in readers.items()}
-
-
-def _readers_words(names: list[str]) -> str:
-    names = list(dict.fromkeys(names))
-    if len(names) == 1:
-        return f"{names[0]} reads"
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more} read"
+    return {
+        cut: f"as {few(list(names), 3)} {'reads' if len(names) == 1 else 'read'} it"
+        for cut, names in readers.items()
+    }
 
 
 def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
@@ -87,10 +82,9 @@ def tile_grid(mesh: Mesh, vertex: Vertex, cut: Cut, role: str) -> TileGrid:
     places: list[list[int]] = []
     for low, high in sides:
         starts, first, at = np.unique(low[devices], return_index=True, return_inverse=True)
-        ends = high[devices][first]
-        pieces.append(tuple(zip(starts.tolist(), ends.tolist(), strict=True)))
+        pieces.append(tuple(zip(starts.tolist(), high[devices][first].tolist(), strict=True)))
         places.append(at.tolist())
-    holders: dict[tuple[int, ...], list[int]] = {}
+    holders: dict[Tile, list[int]] = {}
     for device, *place in zip(devices.tolist(), *places, strict=True):
         holders.setdefault(tuple(place), []).append(device)
     tiles = {place: tuple(holders[place]) for place in sorted(holders)}

@@ -117,6 +117,16 @@ def count_words(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def few(names: Sequence[str], most: int) -> str:
+    """The first of several names, and how many more there are.
+
+    >>> few(["A", "B", "C"], 2), few(["A", "B"], 2)
+    ('A, B and 1 more', 'A, B')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def _in_full(number: Number) -> str:
     return f"{number:,}" if isinstance(number, int) or number % 1 else f"{int(number):,}"
 
@@ -139,8 +149,7 @@ def cuts(parts: Mapping[str, int]) -> str:
 
 def mesh_words(mesh: Mesh) -> str:
     """The axes and their sizes."""
-    axes = [f"{name}={size}" for name, size in zip(mesh.names, mesh.sizes, strict=True)]
-    return " × ".join(axes)
+    return " × ".join(f"{name}={size}" for name, size in mesh.axes.items())
 
 
 def axes_words(mesh: Mesh, axes: Sequence[int]) -> str:
