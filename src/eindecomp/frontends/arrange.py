@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from eindecomp.errors import ExpressionError, GraphError
+from eindecomp.frontends import formulas
 from eindecomp.frontends.draft import (
     Dim,
     DimFactor,
@@ -18,15 +19,6 @@ from eindecomp.frontends.draft import (
     transposed,
     whole,
     with_dim,
-)
-from eindecomp.frontends.formulas import (
-    as_formula,
-    classes_of,
-    formula,
-    joined_ends,
-    reindexed,
-    rewired,
-    typed_number,
 )
 from eindecomp.graph.ops import Concat, Fill, Gather, Reshape, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, replace_args, used_args
@@ -48,7 +40,7 @@ def _at_first(draft: Draft, array: View, axis: int) -> View:
     op = Slice(tuple(f"l{k}" for k in kept), ranges)
     made = draft.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
     place = {old: (DimFactor(vertex.shape[old], new),) for new, old in enumerate(kept)}
-    return rewired(array, made, place | {axis: ()})
+    return formulas.rewired(array, made, place | {axis: ()})
 
 
 def _all(items: Sequence[object]) -> range:
@@ -105,7 +97,9 @@ def _split_factor(draft: Draft, array: View, place: int, at: int, sizes: Sequenc
     draft.names.split(draft.dims(vertex.name)[axis], parts)
     new = iter(made.dims)
     by = {k: [next(new) for _ in before[k]] for k in _all(vertex.shape)}
-    return rewired(array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()})
+    return formulas.rewired(
+        array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()}
+    )
 
 
 def _split_fill(draft: Draft, array: View, axis: int, sizes: Sequence[int]) -> View | None:
@@ -117,12 +111,12 @@ def _split_fill(draft: Draft, array: View, axis: int, sizes: Sequence[int]) -> V
         index = call("add", call("mul", index, size), Arg(k))
     more = len(sizes) - 1
     by: dict[int, Expr] = {k: Arg(k if k < axis else k + more) for k in _all(vertex.shape)}
-    made = reindexed(draft, whole(vertex), shape, by | {axis: index})
+    made = formulas.reindexed(draft, whole(vertex), shape, by | {axis: index})
     if made is None:
         return None
     place = {k: made.dims[k if k < axis else k + more] for k in _all(vertex.shape)}
     parts = tuple(f for dim in made.dims[axis : axis + len(sizes)] for f in dim)
-    return rewired(array, made, place | {axis: parts})
+    return formulas.rewired(array, made, place | {axis: parts})
 
 
 def merged(draft: Draft, array: View, places: Iterable[int]) -> View:
@@ -130,9 +124,9 @@ def merged(draft: Draft, array: View, places: Iterable[int]) -> View:
     long = [k for k in places if len(array.dims[k]) > 1]
     if not long:
         return array
-    if (value := as_formula(draft, array)) is not None:
+    if (value := formulas.as_formula(draft, array)) is not None:
         try:
-            return formula(draft, array.shape, value, classes_of(draft, array))
+            return formulas.formula(draft, array.shape, value, formulas.classes_of(draft, array))
         except ExpressionError:
             pass  # too long for one formula
     if array.number is not None or any(f.axis is None for dim in array.dims for f in dim):
@@ -149,8 +143,7 @@ def merged(draft: Draft, array: View, places: Iterable[int]) -> View:
     labels = [f"l{k}" for k in _all(vertex.shape)]
     before = tuple((label,) for label in labels)
     op = Reshape(before, tuple(groups), tuple(zip(labels, vertex.shape, strict=True)))
-    made = draft.add(op, [(vertex.name, labels)])
-    return replace(array, vertex=made.vertex, dims=tuple(dims))
+    return replace(array, vertex=draft.add(op, [(vertex.name, labels)]).vertex, dims=tuple(dims))
 
 
 def in_order(draft: Draft, array: View) -> View:
@@ -158,7 +151,7 @@ def in_order(draft: Draft, array: View) -> View:
     dims = tuple(dim or (DimFactor(1),) for dim in array.dims)
     flat = [factor for dim in dims for factor in dim]
     if array.number is not None:
-        made = draft.fill([f.size for f in flat], typed_number(array.number, array.dtype))
+        made = draft.fill([f.size for f in flat], formulas.typed_number(array.number, array.dtype))
     elif [f.axis for f in flat] == [*_all(draft.graph[array.vertex].shape)]:
         return replace(array, dims=dims)
     else:
@@ -182,8 +175,7 @@ def reshaped(draft: Draft, array: View, shape: Sequence[int]) -> View:
     if prod(array.shape) != prod(shape):
         raise GraphError(f"an array of shape {array.shape} does not reshape to {tuple(shape)}")
     if not prod(shape):
-        nothing = tuple((DimFactor(size),) for size in shape)
-        return View("", nothing, array.dtype, 0)
+        return View("", tuple((DimFactor(size),) for size in shape), array.dtype, 0)
     flat = tuple(f for dim in array.dims for f in dim)
     long = tuple(f for f in flat if f.size != 1)
     ones = tuple(f for f in flat if f.size == 1 and f.axis is not None)
@@ -217,11 +209,11 @@ def sliced(draft: Draft, array: View, place: int, start: int, stop: int) -> View
         return array
     if not has_axis(dim):
         return with_dim(array, place, (DimFactor(stop - start),))
-    if as_formula(draft, array) is not None:
+    if formulas.as_formula(draft, array) is not None:
         shape = [*array.shape]
         shape[place] = stop - start
         by: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
-        made = reindexed(draft, array, shape, by | {place: call("add", Arg(place), start)})
+        made = formulas.reindexed(draft, array, shape, by | {place: call("add", Arg(place), start)})
         if made is not None:
             return made
     if (start % (inner := size_of(dim) // dim[0].size), stop % inner) != (0, 0):
@@ -244,7 +236,7 @@ def concatenated(draft: Draft, arrays: Sequence[View], place: int) -> View:
     """Arrays one after another along a dimension."""
     if len(arrays) == 1:
         return arrays[0]
-    if (made := joined_ends(draft, arrays, place)) is not None:
+    if (made := formulas.joined_ends(draft, arrays, place)) is not None:
         return made
     has = [any(has_axis(array.dims[k]) for array in arrays) for k in range(len(arrays[0].dims))]
     alike = [k for k, own in enumerate(has) if not own and k != place]  # all only repeat them
@@ -265,16 +257,14 @@ def _around(draft: Draft, arrays: Sequence[View], place: int, alike: Sequence[in
     less = [replace(a, dims=tuple(a.dims[k] for k in kept)) for a in arrays]
     made = concatenated(draft, less, kept.index(place))
     rest = dict(zip(kept, made.dims, strict=True))
-    dims = tuple(rest.get(k, dim) for k, dim in enumerate(arrays[0].dims))
-    return replace(made, dims=dims)
+    return replace(made, dims=tuple(rest.get(k, dim) for k, dim in enumerate(arrays[0].dims)))
 
 
 def _order(array: View) -> list[int]:
     """The dimensions in the order in which they lie in memory."""
     axes = [next((f.axis for f in dim if f.axis is not None), None) for dim in array.dims]
     ranks = {k: axis for k, axis in enumerate(axes) if axis is not None}
-    places = sorted(ranks)
-    by_axis = iter(sorted(places, key=ranks.__getitem__))
+    by_axis = iter(sorted(ranks, key=ranks.__getitem__))
     return [next(by_axis) if k in ranks else k for k in range(len(axes))]
 
 
@@ -308,8 +298,8 @@ def _formula_of(
     draft: Draft, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
 ) -> View | None:
     """The lookup as a formula, where both the table and the indices are formulas."""
-    at = as_formula(draft, index)
-    if at is None or as_formula(draft, table) is None:
+    at = formulas.as_formula(draft, index)
+    if at is None or formulas.as_formula(draft, table) is None:
         return None
     of_table = {mine: theirs for theirs, mine in shared}
     new = [k for k in range(len(index.dims)) if k not in of_table]
@@ -319,12 +309,12 @@ def _formula_of(
     own |= {mine: Arg(where[theirs]) for mine, theirs in of_table.items()}
     shape = [*table.shape[:place], *(index.shape[k] for k in new), *table.shape[place + 1 :]]
     by: dict[int, Expr] = {k: Arg(to) for k, to in where.items()}
-    return reindexed(draft, table, shape, by | {place: replace_args(at, own)})
+    return formulas.reindexed(draft, table, shape, by | {place: replace_args(at, own)})
 
 
 def _range_of(draft: Draft, table: View, place: int, index: View) -> View | None:
     """A lookup at one index, or at a range of them, as a slice of the table."""
-    at = as_formula(draft, index)
+    at = formulas.as_formula(draft, index)
     if at is None or not all(index.shape):
         return None
     dims: list[Dim] = [(DimFactor(n),) if n != 1 else () for n in index.shape]

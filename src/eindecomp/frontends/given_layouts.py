@@ -223,8 +223,7 @@ def _of_spec(given: GivenMesh, tensor: GivenTensor, spec: Any, whose: str) -> Gi
             raise PlanError(f"{whose}: {spec} leaves a dimension open: {entry!r}")
         rows.append(_named(given, cast("tuple[str, ...]", names), used, whose))
     pending = _named(given, tuple(sorted(getattr(spec, "unreduced", ()))), used, whose)
-    held = Held(tensor.cut(rows), bits_of(pending))
-    return GivenLayout(held, "sum" if pending else None, EVEN)
+    return GivenLayout(Held(tensor.cut(rows), bits_of(pending)), "sum" if pending else None, EVEN)
 
 
 def _named(given: GivenMesh, names: tuple[str, ...], used: list[str], whose: str) -> Axes:

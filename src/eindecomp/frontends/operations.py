@@ -162,8 +162,7 @@ def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: in
     shape = x.shape
     count = (shape[place] - spread * (size - 1) - 1) // step + 1
     if size == 1:
-        one = strided(trace, x, place, 0, (count - 1) * step + 1, step)
-        return trace.unsqueeze(one, place + 1)
+        return trace.unsqueeze(strided(trace, x, place, 0, (count - 1) * step + 1, step), place + 1)
     if step == size and spread == 1:
         x = trace.slice(x, place, 0, count * size)
         return trace.reshape(x, (*shape[:place], count, size, *shape[place + 1 :]))
@@ -206,10 +205,9 @@ def convolved(
     # Symbols: batch, group, filter, channel, then places of windows and places in them.
     b, g, f, c = range(4)
     places = [4 + 2 * k for k in range(len(window))]
-    inside = [5 + 2 * k for k in range(len(window))]
     reads = [
         Indexed(trace.cast(images, dtype), (b, g, c, *range(4, 4 + 2 * len(window)))),
-        Indexed(trace.cast(kernels, dtype), (g, f, c, *inside)),
+        Indexed(trace.cast(kernels, dtype), (g, f, c, *(place + 1 for place in places))),
     ]
     made = trace.einsum(reads, (b, g, f, *places), dtype=dtype)
     return trace.reshape(made, (batch, filters, *made.shape[3:]))
@@ -302,5 +300,4 @@ def first_largest(
     places = trace.iota(x.shape[axis], "int64")
     output = [k for k in range(rank) if k != axis]
     reads = [Indexed(values, tuple(range(rank))), Indexed(places, (axis,))]
-    pair = Tuple((Arg(0), Arg(1)))
-    return trace.einsum(reads, output, pair, prelude_monoids()[monoid], "int64")
+    return trace.einsum(reads, output, Tuple((Arg(0), Arg(1))), prelude_monoids()[monoid], "int64")

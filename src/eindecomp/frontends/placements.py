@@ -142,8 +142,7 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
                 break
             kept.append(axis)
         used |= set(span.axes)
-        whole = Span((), size, 1, 0, size)
-        spans.append(span._replace(axes=tuple(kept)) if kept else whole)
+        spans.append(span._replace(axes=tuple(kept)) if kept else Span((), size, 1, 0, size))
     return tuple(spans)
 
 

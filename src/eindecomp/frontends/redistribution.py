@@ -197,8 +197,7 @@ def redistribution(
         elements that it wants and lacks. Collectives would move 30 KiB (30,720 bytes).
     """
     tensor = tensor_of(shape)
-    given = mesh_of(mesh, source, target)
-    on, one, other = layouts_of(given, tensor, source, target, pieces)
+    on, one, other = layouts_of(mesh_of(mesh, source, target), tensor, source, target, pieces)
     _check_pending(on, one, other)
     name = str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
     return find(tensor.labels, tensor.shape, dtype_of(name), on, (one, other), collectives)

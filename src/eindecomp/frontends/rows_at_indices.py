@@ -142,8 +142,7 @@ def put_into(trace: Trace, x: View, at: RowsAt) -> View:
     last = trace.einsum(reads, [row, *kept], "where(x == z, y, -1)", "max", "int64")
     rest = range(row, len(rows.dims))
     if rows.number is not None:
-        shape = (*last.shape, *(rows.shape[k] for k in rest))
-        new = trace.number(rows.number, rows.dtype, shape)
+        new = trace.number(rows.number, rows.dtype, (*last.shape, *(rows.shape[k] for k in rest)))
     else:
         flat = trace.transpose(rows, [*gone, *kept, *rest])
         flat = trace.reshape(flat, (prod(counts), *flat.shape[len(gone) :]))

@@ -221,8 +221,7 @@ class Trace:
 
     def index(self, array: View, place: int, index: int) -> View:
         """The elements at one index along a dimension, which goes."""
-        part = arrange.sliced(self._draft, array, place, index, index + 1)
-        return self.squeeze(part, [place])
+        return self.squeeze(arrange.sliced(self._draft, array, place, index, index + 1), [place])
 
     def concat(self, arrays: Sequence[View], place: int) -> View:
         """Arrays one after another along a dimension."""

@@ -17,12 +17,7 @@ from jax.extend.core import Literal
 from eindecomp.errors import EinDecompError, GraphError, suggest
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
-from eindecomp.frontends.jax.primitives import (  # noqa: F401 - which registers them
-    contractions,  # pyright: ignore[reportUnusedImport]
-    control,  # pyright: ignore[reportUnusedImport]
-    elementwise,  # pyright: ignore[reportUnusedImport]
-    indexing,  # pyright: ignore[reportUnusedImport]
-)
+from eindecomp.frontends.jax.primitives import contractions, control, elementwise, indexing  # noqa: F401  # pyright: ignore[reportUnusedImport] - this registers them
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
 from eindecomp.frontends.trace import Trace
 from eindecomp.graph.graph import Graph

@@ -47,8 +47,7 @@ def computed_locally(
             if not any(result):
                 return None
         case "dot_general" | "reduce_sum" if all(each is not None for each in wanted):
-            pairs = zip(wanted, eqn.invars, strict=True)
-            operands = [_cuts(own or (), var) for own, var in pairs]
+            operands = [_cuts(own or (), var) for own, var in zip(wanted, eqn.invars, strict=True)]
             scattered = _scattered(params, operands, result)
             if scattered is None:
                 return None

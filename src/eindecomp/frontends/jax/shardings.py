@@ -84,8 +84,7 @@ class JaxPlan:
     def put(self, arrays: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Put arrays on the devices, where the plan wants them."""
         check_given(self.plan.graph, arrays, {name: name for name in self.shardings})
-        wanted = {name: self.shardings[name] for name in arrays}
-        return jax.device_put(dict(arrays), wanted)
+        return jax.device_put(dict(arrays), {name: self.shardings[name] for name in arrays})
 
 
 def to_jax(plan: Plan, mesh: Mesh | None = None) -> JaxPlan:
@@ -167,8 +166,7 @@ class PlannedFunction:
     ) -> _Compiled:
         key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
         if key not in self._compiled:
-            read = read_function(self.fn, args, kwargs)
-            self._compiled[key] = _Compiled(read, self.placed)
+            self._compiled[key] = _Compiled(read_function(self.fn, args, kwargs), self.placed)
         return self._compiled[key]
 
 

@@ -52,8 +52,7 @@ class Given:
         """The tensor where it is wanted; every device has all of it to take its part from."""
         places = self.home if wanted is None or not self.is_free else wanted
         if places not in self.held:
-            taken = distribute_tensor(self.value, self.mesh, places, src_data_rank=None)
-            self.held[places] = taken
+            self.held[places] = distribute_tensor(self.value, self.mesh, places, src_data_rank=None)
         tensor = self.held[places]
         return tensor if wanted is None else _moved(tensor, wanted)
 

@@ -169,8 +169,7 @@ class DTensorPlan:
         Between layers all devices have everything, but for the features of a colwise layer that
         nobody needs whole before the rowwise one after it. The module is for what `tp_plan` says.
         """
-        rehearsal = self._rehearsal(module, example_inputs, example_kwargs)
-        kinds, ends = styles_of(self.plan, rehearsal)
+        kinds, ends = styles_of(self.plan, self._rehearsal(module, example_inputs, example_kwargs))
         styles: dict[str, ParallelStyle] = {}
         for layer, kind in kinds.items():
             taken = Shard(-1) if layer in ends.reading else Replicate()

@@ -12,14 +12,8 @@ from torch.utils import _pytree
 
 from eindecomp.errors import EinDecompError, GraphError
 from eindecomp.frontends.input_names import input_name
+from eindecomp.frontends.torch import registry
 from eindecomp.frontends.torch.exporting import changes, decomposed, module_path, place_of
-from eindecomp.frontends.torch.registry import (
-    Meta,
-    Operation,
-    call_operator,
-    find_operator,
-    own_type,
-)
 from eindecomp.frontends.trace import Trace
 
 _CHECKS = (
@@ -126,7 +120,7 @@ class Interpreter:
         if self._within is node:
             path, short = module_path(node), name.split(".")[1].strip("_")
             self.trace.begin(input_name(f"{path}.{short}" if path else short))
-        function = find_operator(name.replace("_.", ".") if changes(node) else name)
+        function = registry.find_operator(name.replace("_.", ".") if changes(node) else name)
         if function is None:
             parts = decomposed(node)
             if parts is None:
@@ -135,8 +129,8 @@ class Interpreter:
             given = [*_leaves((args, kwargs))]
             pairs = zip(placeholders(graph.graph), (given[k] for k in leaves), strict=True)
             return walk(graph.graph, dict(pairs), graph, self.call)
-        op = Operation(name, self.trace, _metas(node))
-        return call_operator(function, op, target._schema, args, kwargs)
+        op = registry.Operation(name, self.trace, _metas(node))
+        return registry.call_operator(function, op, target._schema, args, kwargs)
 
     def _unknown(self, name: str) -> GraphError:
         """The error that names an operator, and what torch makes it of that is not known either."""
@@ -169,14 +163,16 @@ def _is_view(node: fx.Node) -> bool:
     return not changes(node) and any(each.alias_info is not None for each in returns)
 
 
-def _metas(node: fx.Node) -> tuple[Meta, ...]:
+def _metas(node: fx.Node) -> tuple[registry.Meta, ...]:
     """The shape and type of each tensor that a node returns."""
     tensors = [v for v in _leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
     sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
     if any(not isinstance(size, int) for size in sizes):
         hint = "; give it an output_size" if "repeat_interleave" in str(node.target) else ""
         raise GraphError(f"the shape of the result of {node.target} depends on the data{hint}")
-    return tuple(Meta(tuple(tensor.shape), own_type(tensor.dtype)) for tensor in tensors)
+    return tuple(
+        registry.Meta(tuple(tensor.shape), registry.own_type(tensor.dtype)) for tensor in tensors
+    )
 
 
 def _leaves(value: Any) -> Iterable[Any]:

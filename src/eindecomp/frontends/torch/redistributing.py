@@ -76,8 +76,7 @@ def _of_dtensor(way: Redistribution, tensor: DTensor) -> DTensor:
     if placements is None:
         pending = axes_in(way.mesh, way.target.held.pending)
         places = placed(way.mesh, way.target.held.cut, way.shape, "the tensor")
-        op = way.target.reduce_op or "sum"
-        placements = torch_placements(places, mesh, pending, op)
+        placements = torch_placements(places, mesh, pending, way.target.reduce_op or "sum")
     ranks: list[int] = [int(rank) for rank in mesh.mesh.flatten()]
     moved = tensor.to_local()
     if (rank := dist.get_rank()) in ranks:  # others have nothing of the tensor
@@ -107,8 +106,7 @@ class _Moved(torch.autograd.Function):
         for phase in (phase for step in way.steps for phase in step.phases):
             received = _exchanged(phase.exchange(here.device), blocks, local, here)
             if phase.reduces:
-                op = way.source.reduce_op
-                blocks = _reduced(phase, blocks, received, local, here.device, op)
+                blocks = _reduced(phase, blocks, received, local, here.device, way.source.reduce_op)
             else:
                 blocks = _assembled(phase, blocks, received, local, here.device)
         [moved] = blocks.values()
@@ -196,8 +194,7 @@ def _reduced(
             continue
         parts = {each.peer: part for each, part in received if each.box == box}
         parts[device] = _block(blocks, box)
-        stack = torch.stack([parts[peer] for peer in sorted(parts)])
-        after[box] = _COMBINE[op or "sum"](stack)
+        after[box] = _COMBINE[op or "sum"](torch.stack([parts[peer] for peer in sorted(parts)]))
     return after
 
 

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from eindecomp.frontends import operations
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Indexed
-from eindecomp.frontends.operations import (
-    at_rank,
-    convolved,
-    first_in_order,
-    first_largest,
-    padded_around,
-    ranks,
-    running,
-    windows,
-)
 from eindecomp.frontends.rows_at_indices import ends_of, group_of, grouped_product
 from eindecomp.lang.dtypes import Kind, dtype, kind
 
@@ -42,15 +33,14 @@ def _reduced(op: Equation, x: View) -> View:
     if agg in ("any", "all", "xor") and kind(x.dtype) is not Kind.BOOL:
         op.refuse(f"bits of integers cannot be expressed, only truth values; it has {x.dtype}")
     if agg == "xor":
-        count = op.trace.reduce(op.trace.cast(x, "int32"), axes, "sum")
-        return op.map("x % 2 == 1", count)
+        return op.map("x % 2 == 1", op.trace.reduce(op.trace.cast(x, "int32"), axes, "sum"))
     return op.trace.reduce(x, axes, agg, dtype=op.dtype) if axes else x
 
 
 @primitive(*_RUNNING)
 def _cumulated(op: Equation, x: View) -> View:
     axis, backwards = int(op.params["axis"]), bool(op.params["reverse"])
-    made = running(op.trace, x, axis, _RUNNING[op.name], backwards=backwards)
+    made = operations.running(op.trace, x, axis, _RUNNING[op.name], backwards=backwards)
     return op.trace.cast(made, op.dtype)
 
 
@@ -58,23 +48,25 @@ def _cumulated(op: Equation, x: View) -> View:
 def _first(op: Equation, x: View) -> View:
     monoid = "first_max" if op.name == "argmax" else "first_min"
     (axis,) = (int(each) for each in op.params["axes"])
-    return op.trace.cast(first_largest(op.trace, x, axis, monoid), op.dtype)
+    return op.trace.cast(operations.first_largest(op.trace, x, axis, monoid), op.dtype)
 
 
 @primitive("cumlogsumexp")
 def _cumlogsumexp(op: Equation, x: View) -> View:
     axis, backwards = int(op.params["axis"]), bool(op.params["reverse"])
-    largest = running(op.trace, x, axis, "max", backwards=backwards)
+    largest = operations.running(op.trace, x, axis, "max", backwards=backwards)
     shift = op.trace.map(f"where(abs(x) < {inf}, x, 0)", largest)
-    total = running(op.trace, x, axis, "sum", backwards=backwards, join="exp(x - x4)", here=[shift])
+    total = operations.running(
+        op.trace, x, axis, "sum", backwards=backwards, join="exp(x - x4)", here=[shift]
+    )
     return op.map("log(x) + y", total, shift)
 
 
 @primitive("sort")
 def _sort(op: Equation, *arrays: View) -> list[View]:
     axis, keys = int(op.params["dimension"]), int(op.params["num_keys"])
-    rank = ranks(op.trace, arrays[:keys], axis, largest=False)
-    return [at_rank(op.trace, array, rank, axis, array.shape[axis]) for array in arrays]
+    rank = operations.ranks(op.trace, arrays[:keys], axis, largest=False)
+    return [operations.at_rank(op.trace, array, rank, axis, array.shape[axis]) for array in arrays]
 
 
 @primitive("top_k", "approx_top_k")
@@ -82,7 +74,7 @@ def _top_k(op: Equation, x: View) -> list[View]:
     if op.name == "approx_top_k" and not op.params["is_max_k"]:
         op.refuse("only the largest are, not the smallest")
     axis = int(op.params.get("axis", op.params.get("reduction_dimension", -1))) % len(x.dims)
-    most, places = first_in_order(op.trace, x, axis, int(op.params["k"]), largest=True)
+    most, places = operations.first_in_order(op.trace, x, axis, int(op.params["k"]), largest=True)
     return [most, op.trace.cast(places, op.results[1].dtype)]
 
 
@@ -114,8 +106,7 @@ def product_symbols(numbers: Any, left: int, right: int) -> tuple[Symbols, Symbo
         second[int(b)] = int(a)
     gone = {int(a) for a in (*summed, *batch)}
     free = [s for s in first if s not in gone]
-    output = (*map(int, batch), *free, *(s for s in second if s not in first))
-    return first, tuple(second), output
+    return first, tuple(second), (*map(int, batch), *free, *(s for s in second if s not in first))
 
 
 def _vote_linear(
@@ -152,7 +143,7 @@ def _convolution(op: Equation, x: View, w: View) -> View:
     x, w = trace.transpose(x, numbers.lhs_spec), trace.transpose(w, numbers.rhs_spec)
     pairs = zip(p["padding"], p["lhs_dilation"], strict=True)
     around = [(*ends, apart - 1) for ends, apart in pairs]
-    x = padded_around(trace, x, trace.number(0, x.dtype), around)
+    x = operations.padded_around(trace, x, trace.number(0, x.dtype), around)
     groups = int(p["feature_group_count"])
     if (by_batch := int(p["batch_group_count"])) > 1:
         # Groups of the batch, each for filters of its own, are groups of channels as well.
@@ -161,9 +152,10 @@ def _convolution(op: Equation, x: View, w: View) -> View:
         order = [1, 0, *range(2, len(apart.dims))]
         merged = (batch // by_batch, by_batch * channels, *rest)
         x, groups = trace.reshape(trace.transpose(apart, order), merged), by_batch
-    made = convolved(trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype)
-    back = [numbers.out_spec.index(place) for place in range(len(made.dims))]
-    return trace.transpose(made, back)
+    made = operations.convolved(
+        trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype
+    )
+    return trace.transpose(made, [numbers.out_spec.index(place) for place in range(len(made.dims))])
 
 
 _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
@@ -174,7 +166,7 @@ def _pool(op: Equation, x: View) -> View:
     p, trace, agg = op.params, op.trace, _POOLS[op.name]
     beside = trace.number(neutral(agg, x.dtype), x.dtype)
     pairs = zip(p["padding"], p["base_dilation"], strict=True)
-    x = padded_around(trace, x, beside, [(*ends, apart - 1) for ends, apart in pairs])
+    x = operations.padded_around(trace, x, beside, [(*ends, apart - 1) for ends, apart in pairs])
     sizes, steps = p["window_dimensions"], p["window_strides"]
-    seen, inside = windows(trace, x, sizes, steps, p["window_dilation"])
+    seen, inside = operations.windows(trace, x, sizes, steps, p["window_dilation"])
     return trace.reduce(seen, inside, agg, dtype=op.dtype)

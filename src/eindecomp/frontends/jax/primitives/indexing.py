@@ -6,31 +6,15 @@ from functools import partial, reduce
 from math import prod
 from typing import NamedTuple
 
+from eindecomp.frontends import operations, rows_at_indices
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
-from eindecomp.frontends.operations import (
-    cut_apart,
-    padded_around,
-    placed,
-    replaced,
-    reversed_along,
-    stacked,
-    strided,
-)
-from eindecomp.frontends.rows_at_indices import (
-    RowsAt,
-    aggregated_into,
-    counts_along,
-    flat_index,
-    looked_up,
-    put_into,
-)
 
 
 @primitive("broadcast_in_dim")
 def _broadcast_in_dim(op: Equation, x: View, *_: View) -> View:
-    return placed(
+    return operations.placed(
         op.trace, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape
     )
 
@@ -55,7 +39,7 @@ def _squeeze(op: Equation, x: View) -> View:
 @primitive("iota")
 def _iota(op: Equation, *_: View) -> View:
     place = int(op.params["dimension"])
-    return placed(op.trace, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
+    return operations.placed(op.trace, op.trace.iota(op.shape[place], op.dtype), [place], op.shape)
 
 
 @primitive("empty", "empty2")
@@ -68,13 +52,13 @@ def _slice(op: Equation, x: View) -> View:
     starts, stops = op.params["start_indices"], op.params["limit_indices"]
     steps = op.params["strides"] or (1,) * len(starts)
     for place, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
-        x = strided(op.trace, x, place, int(start), int(stop), int(step))
+        x = operations.strided(op.trace, x, place, int(start), int(stop), int(step))
     return x
 
 
 @primitive("rev")
 def _rev(op: Equation, x: View) -> View:
-    return reversed_along(op.trace, x, [int(place) for place in op.params["dimensions"]])
+    return operations.reversed_along(op.trace, x, [int(place) for place in op.params["dimensions"]])
 
 
 @primitive("concatenate")
@@ -88,12 +72,14 @@ def _concatenate(op: Equation, *arrays: View) -> View:
 
 @primitive("split")
 def _split(op: Equation, x: View) -> list[View]:
-    return cut_apart(op.trace, x, int(op.params["axis"]), [int(n) for n in op.params["sizes"]])
+    return operations.cut_apart(
+        op.trace, x, int(op.params["axis"]), [int(n) for n in op.params["sizes"]]
+    )
 
 
 @primitive("stack")
 def _stack(op: Equation, *arrays: View) -> View:
-    return stacked(op.trace, arrays, int(op.params.get("axis", 0)))
+    return operations.stacked(op.trace, arrays, int(op.params.get("axis", 0)))
 
 
 @primitive("tile")
@@ -105,7 +91,7 @@ def _tile(op: Equation, x: View) -> View:
 
 @primitive("pad")
 def _pad(op: Equation, x: View, value: View) -> View:
-    return padded_around(op.trace, x, value, op.params["padding_config"])
+    return operations.padded_around(op.trace, x, value, op.params["padding_config"])
 
 
 @primitive("dynamic_slice")
@@ -145,7 +131,7 @@ def put(
         at = int(start.number.real)
         if not clamp and not 0 <= at <= lasts[place]:
             return x
-        return replaced(op.trace, x, place, min(max(at, 0), lasts[place]), update)
+        return operations.replaced(op.trace, x, place, min(max(at, 0), lasts[place]), update)
     masks: list[View] = []
     for place, start in starts.items():
         at = clamped(op, start, lasts[place]) if clamp else op.trace.cast(start, "int64")
@@ -160,10 +146,8 @@ def put(
         masks.append(within)
         if update.shape[place] == 1:
             continue
-        rows = op.trace.map("min(max(x, 0), y - 1)", offset, size)
-        update = op.trace.take(update, place, rows)
-    inside = reduce(partial(op.trace.map, "x and y"), masks)
-    return op.map("where(x, y, z)", inside, update, x)
+        update = op.trace.take(update, place, op.trace.map("min(max(x, 0), y - 1)", offset, size))
+    return op.map("where(x, y, z)", reduce(partial(op.trace.map, "x and y"), masks), update, x)
 
 
 # `gather` and `scatter` in all forms: rows at indices, windows at starts, and both at once
@@ -203,7 +187,9 @@ def _gather(op: Equation, x: View, indices: View) -> View:
             inside = trace.reshape(trace.iota(sizes[dim], "int64"), (sizes[dim], *(1,) * inner))
             wide = trace.map("x + y", wide, inside)
         starts[dim] = wide
-    made = looked_up(trace, x, starts, (*batch, *(sizes[dim] for dim in windows)), shared)
+    made = rows_at_indices.looked_up(
+        trace, x, starts, (*batch, *(sizes[dim] for dim in windows)), shared
+    )
     rest = [k for k in range(len(x.dims)) if k not in starts and k not in shared]
     axes = [*(DimOf(True, k) for k in range(len(batch)))]
     axes += [DimOf(False, dim) for dim in (*windows, *rest)]
@@ -244,8 +230,7 @@ def columns(op: Equation, indices: View) -> list[View]:
 
 def arranged(op: Equation, array: View, axes: list[DimOf], wanted: list[DimOf]) -> View:
     """An array with its dimensions in the order wanted, without others, which have size 1."""
-    gone = [k for k, axis in enumerate(axes) if axis not in wanted]
-    array = op.trace.squeeze(array, gone)
+    array = op.trace.squeeze(array, [k for k, axis in enumerate(axes) if axis not in wanted])
     left = [axis for axis in axes if axis in wanted]
     for axis in wanted:
         if axis not in left:
@@ -318,8 +303,7 @@ def _put_window(
     way: _Way, op: Equation, x: View, updates: View, axes: list[DimOf], starts: dict[int, View]
 ) -> View:
     """One window, at one start."""
-    whole = [DimOf(False, k) for k in range(len(x.dims))]
-    window = arranged(op, updates, axes, whole)
+    window = arranged(op, updates, axes, [DimOf(False, k) for k in range(len(x.dims))])
     starts = {d: op.trace.reshape(i, ()) for d, i in starts.items()}
     starts = {d: i for d, i in starts.items() if x.shape[d] != window.shape[d]}
     clip = _is_clip(op)
@@ -340,19 +324,19 @@ def _put_rows(
 ) -> View:
     """Rows, each at an index."""
     for dim, index in list(starts.items()):
-        along = counts_along(op.trace, index)
+        along = rows_at_indices.counts_along(op.trace, index)
         whole = along is not None and index.shape[along] == x.shape[dim]
         if along is not None and whole and along not in shared.values() and len(starts) > 1:
             shared[dim] = along
             del starts[dim]
     dims = sorted(starts)
     own = [clamped(op, starts[d], x.shape[d] - 1) if _is_clip(op) else starts[d] for d in dims]
-    index = flat_index(op.trace, own, [x.shape[d] for d in dims])
+    index = rows_at_indices.flat_index(op.trace, own, [x.shape[d] for d in dims])
     # Put the dimensions of the indices first, then what a row consists of.
     window = sorted(axis for axis in axes if not axis.of_indices and axis.place not in dims)
     rows = arranged(op, updates, axes, [*(DimOf(True, k) for k in range(len(index.dims))), *window])
-    at = RowsAt(dims, rows, index, shared)
+    at = rows_at_indices.RowsAt(dims, rows, index, shared)
     if not way.agg:
-        return put_into(op.trace, x, at)
-    made = aggregated_into(op.trace, x, at, way.agg)
+        return rows_at_indices.put_into(op.trace, x, at)
+    made = rows_at_indices.aggregated_into(op.trace, x, at, way.agg)
     return made if way.join == "x + y" and x.number == 0 else op.map(way.join, x, made)

@@ -201,8 +201,7 @@ def rms_norm(
     wide = op.wide(x)
     least = float(np.finfo(wide.dtype.name).eps) if eps is None else eps
     squares = mean_of(op, op.trace.map("x * x", wide), at, True)
-    normalized = op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares)
-    return _scaled(op, normalized, weight, None)
+    return _scaled(op, op.trace.map(f"x * rsqrt(y + {number(least)})", wide, squares), weight, None)
 
 
 def _per_channel(op: Operation, x: View, given: View | None) -> View | None:
@@ -225,8 +224,7 @@ def group_norm(
     """Normalized over groups of channels and all that comes after."""
     batch, channels, *rest = x.shape
     groups = op.trace.reshape(x, (batch, num_groups, channels // num_groups, *rest))
-    normalized = _standardized(op, groups, range(2, len(groups.dims)), eps)
-    whole = op.trace.reshape(normalized, x.shape)
+    whole = op.trace.reshape(_standardized(op, groups, range(2, len(groups.dims)), eps), x.shape)
     return _scaled(op, whole, _per_channel(op, x, weight), _per_channel(op, x, bias))
 
 

@@ -82,8 +82,7 @@ def grouped_mm(op: Operation, x: View, mat2: View, offs: View | None = None, **_
     """Rows times the matrix of their group, by where the groups of rows end."""
     if offs is None or len(x.dims) != 2 or len(mat2.dims) != 3:
         raise op.refuse("is imported for groups of rows: a matrix, matrices and where groups end")
-    group = group_of(op.trace, offs, x.shape[0])
-    return grouped_product(op.trace, x, mat2, group, op.dtype)
+    return grouped_product(op.trace, x, mat2, group_of(op.trace, offs, x.shape[0]), op.dtype)
 
 
 def _per_dimension(given: int | Sequence[int], count: int) -> list[int]:

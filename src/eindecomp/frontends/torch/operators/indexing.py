@@ -74,8 +74,7 @@ def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
     for k, size in enumerate(index.shape):
         src = op.trace.slice(src, k, 0, size)
     place = dim % len(x.dims)
-    shared = {k: k for k in range(len(x.dims)) if k != place}
-    return RowsAt([place], src, index, shared)
+    return RowsAt([place], src, index, {k: k for k in range(len(x.dims)) if k != place})
 
 
 @operator("aten.scatter")
@@ -124,8 +123,7 @@ def _put_where(
     mask = masks[0]
     for _ in range(len(x.dims) - len(mask.dims)):
         mask = op.trace.unsqueeze(mask, len(mask.dims))
-    value = op.trace.reshape(values, ())
-    return op.trace.map("where(y, z, x)", x, mask, value, dtype=op.dtype)
+    return op.trace.map("where(y, z, x)", x, mask, op.trace.reshape(values, ()), dtype=op.dtype)
 
 
 @operator("aten.slice_scatter")
@@ -219,8 +217,7 @@ def _by_bag(op: Operation, rows: View, offsets: View, agg: str) -> View:
     trace, bags, size = op.trace, op.shape[0], rows.shape[0] // op.shape[0]
     match trace.formula(offsets):
         case Call("mul", (Arg(0), Const(step))) if step == size and bags * size == rows.shape[0]:
-            apart = trace.reshape(rows, (bags, size, *rows.shape[1:]))
-            return trace.reduce(apart, [1], agg)
+            return trace.reduce(trace.reshape(rows, (bags, size, *rows.shape[1:])), [1], agg)
         case _:
             bag = group_of(trace, trace.slice(offsets, 0, 1, bags), rows.shape[0])
     return aggregated_at(trace, rows, bag, bags, (), agg)
