@@ -43,9 +43,7 @@ class SamplingOptions:
     temperature: Annotated[
         float | None, typer.Option(min=0, help="0, the default, chooses the likeliest token")
     ] = None
-    top_k: Annotated[int | None, typer.Option(min=1, help="draw from the k likeliest tokens")] = (
-        None
-    )
+    top_k: Annotated[int | None, typer.Option(min=1, help="draw from the k likeliest")] = None
     top_p: Annotated[
         float | None,
         typer.Option(help="draw from the fewest tokens whose probabilities add up to this"),
@@ -73,9 +71,7 @@ class ModelOptions:
             min=1,
         ),
     ] = None
-    dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; by default as stored")] = (
-        None
-    )
+    dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; else as stored")] = None
     strategy: Annotated[
         str,
         option(
@@ -173,11 +169,9 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _answer(
-    model: Llama, generated: Iterator[GeneratedToken], as_numbers: bool, json: bool
-) -> None:
+def _answer(model: Llama, made: Iterator[GeneratedToken], as_numbers: bool, json: bool) -> None:
     pieces: list[GeneratedToken] = []
-    for piece in generated:
+    for piece in made:
         blank = " " if as_numbers and pieces else ""
         pieces.append(piece)
         if not json:

@@ -291,15 +291,13 @@ def simulate(
     if not json:
         typer.echo(simulated_table(run, columns()))
         return
-    told = ("name", "bytes", "busy")
+
+    def told(of: object, *names: str) -> dict[str, Any]:
+        return {name: getattr(of, name) for name in names}
+
     record = {
-        "seconds": run.seconds,
-        "devices": run.devices,
-        "bytes_moved": run.bytes_moved,
-        "computing": run.computing.tolist(),
-        "exposed": run.exposed.tolist(),
-        "idle": run.idle.tolist(),
-        "levels": [{name: getattr(level, name) for name in told} for level in run.levels],
-        "critical_path": [asdict(step) for step in run.critical_path],
+        **told(run, "seconds", "devices", "bytes_moved", "computing", "exposed", "idle"),
+        "levels": [told(level, "name", "bytes", "busy") for level in run.levels],
+        "critical_path": run.critical_path,
     }
-    typer.echo(orjson.dumps(record))
+    typer.echo(orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY))

@@ -72,9 +72,7 @@ def devices_for(engine: str | Engine) -> int:
     return device_count(engine_of(engine))
 
 
-def race(
-    case: str, contenders: Sequence[Contender], repeats: int, _given: tuple[Any, ...]
-) -> list[Timed]:
+def race(case: str, contenders: Sequence[Contender], repeats: int, _given: object) -> list[Timed]:
     """Measure contenders in turn; the first is what the others are compared with."""
     ways = {contender.name: contender.way for contender in contenders}
     timings, firsts = take_turns(ways, repeats)

@@ -75,8 +75,7 @@ def chain(
             say(f"{shape} {s}: measuring")
             timed += _time_chain(f"{shape} {s}", chain_graph(s, skewed), engine, race)
         case = f"{shape} {max(chosen)}"
-        graph = chain_graph(max(chosen), skewed)
-        priced += price(case, graph, devices=counts, more=_ROWS, say=say)
+        priced += price(case, chain_graph(max(chosen), skewed), devices=counts, more=_ROWS, say=say)
     return Findings(tuple(timed), tuple(priced))
 
 
@@ -122,7 +121,7 @@ _FEW_STEPS = 6
 """For strategies, which all compute the same."""
 
 _MORE: dict[str, GivenStrategy] = {
-    "megatron, classes cut": {"labels": {"c": ["c"], "*": ["h"]}, "state": "replicated"},
+    "megatron, classes cut": {"labels": {"c": ["c"], "*": ["h"]}, "state": "replicated"}
 }
 """What Megatron does where the output is a vocabulary: hidden units are gathered, classes cut."""
 
@@ -158,16 +157,13 @@ def ffnn(
         timed += race(f"{case}, by strategy", strategies, min(steps, _FEW_STEPS) - 1, ())
     curves = curves_of({**again.losses, **training.losses}, wanted)
     counts = devices or (FEW if quick else DEVICES)
-    own = carried(graph)
-    priced = price(case, graph, devices=counts, more=_MORE, tie=own, say=say)
+    priced = price(case, graph, devices=counts, more=_MORE, tie=carried(graph), say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
 def curves_of(losses: Mapping[str, list[float]], wanted: list[float]) -> list[LossCurve]:
     """Everybody's losses, and how far they are from the wanted ones."""
-    return [
-        LossCurve(name, tuple(own), max(map(apart, own, wanted))) for name, own in losses.items()
-    ]
+    return [LossCurve(who, tuple(own), max(map(apart, own, wanted))) for who, own in losses.items()]
 
 
 class Training:

@@ -222,22 +222,18 @@ def times(rows: Sequence[Timed], columns: Columns, title: str) -> list[Text | Ta
     return [Text(title), shown, *absent, Text("")]
 
 
-def _time(seconds: float | None) -> str:
-    return "" if seconds is None else short(seconds, "time")
-
-
-def _size(nbytes: int | None) -> str:
-    return "" if nbytes is None else short(nbytes, "bytes")
+def _amount(known: float | None, of: str) -> str:
+    return "" if known is None else short(known, of)
 
 
 TIME_COLUMNS: Columns = {
     "devices": lambda row: "" if row.devices is None else str(row.devices),
-    "best": lambda row: _time(row.timing and row.timing.best),
-    "median": lambda row: _time(row.timing and row.timing.median),
+    "best": lambda row: _amount(row.timing and row.timing.best, "time"),
+    "median": lambda row: _amount(row.timing and row.timing.median, "time"),
     "spread": lambda row: f"{row.timing.spread:.2f}" if row.timing and row.timing.repeats else "",
     "its time / ours": lambda row: "" if row.ratio is None else f"{row.ratio:.3f}",
-    "plan cost": lambda row: _size(row.plan_cost),
-    "counted": lambda row: _size(row.bytes_counted),
+    "plan cost": lambda row: _amount(row.plan_cost, "bytes"),
+    "counted": lambda row: _amount(row.bytes_counted, "bytes"),
     "error": lambda row: "" if row.error is None else f"{row.error:.1e}",
 }
 

@@ -96,10 +96,8 @@ def _split_factor(draft: Draft, array: View, place: int, at: int, sizes: Sequenc
     parts = draft.dims(made.vertex)[axis : axis + len(sizes)]
     draft.names.split(draft.dims(vertex.name)[axis], parts)
     new = iter(made.dims)
-    by = {k: [next(new) for _ in before[k]] for k in _all(vertex.shape)}
-    return formulas.rewired(
-        array, made, {k: tuple(f for dim in own for f in dim) for k, own in by.items()}
-    )
+    by = {k: tuple(f for _ in own for f in next(new)) for k, own in enumerate(before)}
+    return formulas.rewired(array, made, by)
 
 
 def _split_fill(draft: Draft, array: View, axis: int, sizes: Sequence[int]) -> View | None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from math import prod
+from operator import mul
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Op, Reshape
@@ -22,6 +24,7 @@ from eindecomp.lang.scalar import Expr, Number
 
 Operand = tuple[str, Sequence[str | None]]
 """A vertex, and a label for each of its dimensions; None for one that is not in the result."""
+Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +84,11 @@ def common_factors(dims: Sequence[Dim]) -> tuple[int, ...] | None:
     >>> common_factors([(DimFactor(32, 0),), (DimFactor(8, 0), DimFactor(4))])
     (8, 4)
     """
-    ends: set[int] = set()
-    for dim in dims:
-        inner = 1
-        for factor in reversed(dim):
-            inner *= factor.size
-            ends.add(inner)
-    ordered = sorted(ends - {1})
-    factors: list[int] = []
-    below = 1
-    for end in ordered:
-        if end % below:
-            return None
-        factors.append(end // below)
-        below = end
-    return tuple(reversed(factors))
+    ends = {end for dim in dims for end in accumulate((f.size for f in reversed(dim)), mul)}
+    steps = [*pairwise([1, *sorted(ends - {1})])]
+    if any(end % below for below, end in steps):
+        return None
+    return tuple(end // below for below, end in reversed(steps))
 
 
 class Draft:
@@ -119,9 +112,7 @@ class Draft:
         sizes = {f"l{axis}": size for axis, size in enumerate(shape)}
         return self.add(Fill(tuple(sizes), value), [], sizes)
 
-    def add(
-        self, op: Op, operands: Sequence[Operand], sizes: Mapping[str, int] | None = None
-    ) -> View:
+    def add(self, op: Op, operands: Sequence[Operand], sizes: Sizes | None = None) -> View:
         """A vertex of any kind; dimensions under one label are of one class from now on."""
         names = [name for name, _ in operands]
         made = self.graph.add(op, names, self.graph.fresh(self.stem), sizes)
@@ -130,18 +121,16 @@ class Draft:
     def einsum(
         self,
         output: tuple[str, ...],
-        operands: Sequence[tuple[str, tuple[str, ...]]],
+        reads: Sequence[tuple[str, tuple[str, ...]]],
         join: Expr,
         agg: str | Monoid | None,
-        sizes: Mapping[str, int] | None = None,
+        sizes: Sizes | None = None,
     ) -> View:
         """A vertex that is an EinSum; dimensions under one label are of one class from now on."""
-        made = self.graph.add_einsum(
-            output, operands, join, agg, self.graph.fresh(self.stem), sizes
-        )
-        return self.noted(made, operands, sizes or {})
+        made = self.graph.add_einsum(output, reads, join, agg, self.graph.fresh(self.stem), sizes)
+        return self.noted(made, reads, sizes or {})
 
-    def noted(self, vertex: Vertex, operands: Sequence[Operand], sizes: Mapping[str, int]) -> View:
+    def noted(self, vertex: Vertex, operands: Sequence[Operand], sizes: Sizes) -> View:
         """A vertex that was added, with the classes of its dimensions."""
         local: dict[str, int] = {}
         for name, labels in operands:

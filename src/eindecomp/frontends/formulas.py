@@ -44,19 +44,15 @@ def formula(
     used = sorted(used_args(value))
     sizes = [shape[k] for k in used]
     value = replace_args(value, {k: Arg(n) for n, k in enumerate(used)})
-    is_plain = kind(dtype) is Kind.INT and nodes_of(value) < 4
-    if is_plain or kind(dtype) > Kind.INT or prod(sizes) > MOST_EVALUATED:
-        plainer = None
-    else:
-        plainer = recognized(evaluated(sizes, value, dtype))
-    if plainer is not None and len(kept := sorted(used_args(plainer))) < len(used):
+    is_plain = kind(dtype) > Kind.INT or (kind(dtype) is Kind.INT and nodes_of(value) < 4)
+    is_known = not is_plain and prod(sizes) <= MOST_EVALUATED
+    plainer = recognized(evaluated(sizes, value, dtype)) if is_known else None
+    if plainer is not None:
+        kept = sorted(used_args(plainer))
         used, sizes = [used[k] for k in kept], [sizes[k] for k in kept]
-        plainer = replace_args(plainer, {k: Arg(n) for n, k in enumerate(kept)})
-    value = value if plainer is None else plainer
+        value = replace_args(plainer, {k: Arg(n) for n, k in enumerate(kept)})
     axes = {k: n for n, k in enumerate(used)}
-    dims = tuple(
-        () if size == 1 else (DimFactor(size, axes.get(k)),) for k, size in enumerate(shape)
-    )
+    dims = tuple(() if n == 1 else (DimFactor(n, axes.get(k)),) for k, n in enumerate(shape))
     if not used:
         return View("", dims, dtype, evaluated((), value, dtype).item())
     made = draft.fill(sizes, value)
@@ -95,12 +91,8 @@ def recognized(array: Array) -> Expr | None:
     places = np.ogrid[tuple(slice(size) for size in array.shape)]
     if not np.array_equal(sum(map(np.multiply, steps, places), start), array):
         return None
-    terms = [
-        call("mul", Arg(axis), step) if step != 1 else Arg(axis)
-        for axis, step in enumerate(steps)
-        if step
-    ]
-    value = chain("add", terms)
+    scaled = [(Arg(axis), step) for axis, step in enumerate(steps) if step]
+    value = chain("add", [axis if step == 1 else call("mul", axis, step) for axis, step in scaled])
     value = call("add", value, start) if start else value
     return value if dtype == INT64 else call(dtype.name, value)
 
@@ -193,11 +185,8 @@ def joined_ends(draft: Draft, arrays: Sequence[View], place: int) -> View | None
         for array, own in zip(reversed(arrays), reversed(values), strict=True):
             end -= array.shape[place]
             moved = replace_args(own, every | {place: call("sub", Arg(place), end)})
-            if value is None:
-                value = moved
-            else:
-                inside = call("lt", Arg(place), end + array.shape[place])
-                value = call("where", inside, moved, value)
+            inside = call("lt", Arg(place), end + array.shape[place])
+            value = moved if value is None else call("where", inside, moved, value)
         classes = classes_of(draft, arrays[-1])
         classes[place] = None  # longer than that of any part
         return formula(draft, shape, value or Const(0), classes)

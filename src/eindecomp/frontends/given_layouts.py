@@ -47,16 +47,12 @@ class GivenTensor:
             return int(given) % len(self.shape)
         if given in self.labels:
             return self.labels.index(cast("str", given))
-        known = suggest(str(given), self.labels)
-        raise PlanError(
-            f"{whose}: a tensor of shape {self.shape} has no dimension {given!r}{known}"
-        )
+        like = suggest(str(given), self.labels)
+        raise PlanError(f"{whose}: a tensor of shape {self.shape} has no dimension {given!r}{like}")
 
     def cut(self, axes: Sequence[Axes]) -> Cut:
         """The cut of its dimensions by these axes."""
-        return tuple(
-            span_of(Dim(None, 0, size), own) for size, own in zip(self.shape, axes, strict=True)
-        )
+        return tuple(span_of(Dim(None, 0, n), own) for n, own in zip(self.shape, axes, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +162,7 @@ def _layout(given: GivenMesh, tensor: GivenTensor, layout: Any, whose: str) -> G
     if type(layout).__module__.startswith("jax") and hasattr(layout, "index"):  # PartitionSpec
         return _of_spec(given, tensor, layout, whose)
     if layout is None or isinstance(layout, Mapping):
-        return _of_axes(given, tensor, cast("Mapping[Any, Any]", layout or {}), whose)
+        return _of_axes(given, tensor, layout or {}, whose)
     if _is_placement(layout):
         return _of_placements(given, tensor, (layout,), whose)
     entries = cast("Sequence[Any]", layout)
@@ -184,9 +180,7 @@ def _is_placement(given: Any) -> bool:
     )
 
 
-def _of_axes(
-    given: GivenMesh, tensor: GivenTensor, layout: Mapping[Any, Any], whose: str
-) -> GivenLayout:
+def _of_axes(given: GivenMesh, tensor: GivenTensor, layout: Any, whose: str) -> GivenLayout:
     """A layout as a pin writes it: `{"i": "x"}`, `{0: ["x", "y"]}` or `{"i": 4}`, pieces."""
     wanted: dict[str, Any] = {}
     for dim, axes in layout.items():

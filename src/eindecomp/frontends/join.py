@@ -31,6 +31,10 @@ _REPEATS = {"sum": "mul", "prod": "pow"}
 _IDEMPOTENT = ("max", "min", "any", "all")
 
 
+Factors = dict[int, tuple[int, ...]]
+"""For each symbol the sizes into which it is cut."""
+
+
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """An operand: an array, and a symbol for each of its dimensions."""
@@ -140,11 +144,9 @@ def _without_ones(draft: Draft, read: Indexed, sizes: Mapping[int, int]) -> Inde
     return replace(read, array=array)
 
 
-def _factors(
-    draft: Draft, reads: Sequence[Indexed], sizes: Mapping[int, int]
-) -> dict[int, tuple[int, ...]]:
+def _factors(draft: Draft, reads: Sequence[Indexed], sizes: Mapping[int, int]) -> Factors:
     """The factors into which all operands cut each symbol; none if all only repeat it."""
-    factors: dict[int, tuple[int, ...]] = {}
+    factors: Factors = {}
     for symbol, size in sizes.items():
         dims = [dim for read in reads for own, dim in read.items if own == symbol]
         if not any(map(has_axis, dims)):
@@ -168,7 +170,7 @@ def _is_given(draft: Draft, read: Indexed, symbol: int) -> bool:
     return is_axis and isinstance(draft.graph[read.array.vertex].op, Input)
 
 
-def _refined(draft: Draft, read: Indexed, factors: Mapping[int, tuple[int, ...]]) -> Indexed:
+def _refined(draft: Draft, read: Indexed, factors: Factors) -> Indexed:
     """The operand with every dimension cut into the factors of its symbol, or only repeated."""
     array = read.array
     for place, symbol in enumerate(read.symbols):
@@ -196,11 +198,8 @@ def _dim(
     """The factors of a symbol in the result."""
     if not factors:
         return (_Part(size, ""),) if size != 1 else ()
-    held: set[int] = set()
-    for read in reads:
-        for own, dim in read.items:
-            if own == symbol:
-                held |= {k for k, factor in enumerate(dim) if factor.axis is not None}
+    dims = [dim for read in reads for own, dim in read.items if own == symbol]
+    held = {k for dim in dims for k, factor in enumerate(dim) if factor.axis is not None}
     return tuple(_Part(n, f"s{symbol}f{k}" if k in held else "") for k, n in enumerate(factors))
 
 

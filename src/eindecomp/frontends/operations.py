@@ -124,11 +124,9 @@ def padded(
     return trace.concat([*before, x, *after], place)
 
 
-def padded_around(
-    trace: Trace, x: View, value: View, around: Sequence[tuple[int, int, int]]
-) -> View:
+def padded_around(trace: Trace, x: View, value: View, ends: Sequence[tuple[int, int, int]]) -> View:
     """The last dimensions padded, each by how much before, after and between its elements."""
-    for place, (low, high, between) in enumerate(around, len(x.dims) - len(around)):
+    for place, (low, high, between) in enumerate(ends, len(x.dims) - len(ends)):
         x = padded(trace, x, value, place, int(low), int(high), int(between))
     return x
 
@@ -291,13 +289,11 @@ def first_in_order(trace: Trace, x: View, axis: int, count: int, *, largest: boo
     return [at_rank(trace, source, rank, axis, count) for source in (x, places)]
 
 
-def first_largest(
-    trace: Trace, x: View, axis: int, monoid: Literal["first_max", "first_min"]
-) -> View:
+def first_largest(trace: Trace, x: View, axis: int, agg: Literal["first_max", "first_min"]) -> View:
     """The place of the largest or smallest element along a dimension, the first of equal ones."""
     rank = len(x.dims)
     values = trace.cast(x, "int8") if x.dtype == BOOL else x
     places = trace.iota(x.shape[axis], "int64")
     output = [k for k in range(rank) if k != axis]
     reads = [Indexed(values, tuple(range(rank))), Indexed(places, (axis,))]
-    return trace.einsum(reads, output, Tuple((Arg(0), Arg(1))), prelude_monoids()[monoid], "int64")
+    return trace.einsum(reads, output, Tuple((Arg(0), Arg(1))), prelude_monoids()[agg], "int64")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from math import prod
 from typing import Any, Literal, TypeVar
 
@@ -136,13 +136,10 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
     used: set[int] = set()
     spans: list[Span] = []
     for span, size in zip(cut, shape, strict=True):
-        kept: list[int] = []
-        for axis in span.axes:
-            if axis in used:  # what nests inside it must go as well
-                break
-            kept.append(axis)
-        used |= set(span.axes)
-        spans.append(span._replace(axes=tuple(kept)) if kept else Span((), size, 1, 0, size))
+        # What nests inside an axis that goes must go as well.
+        kept = tuple(takewhile(lambda axis: axis not in used, span.axes))
+        used.update(span.axes)
+        spans.append(span._replace(axes=kept) if kept else Span((), size, 1, 0, size))
     return tuple(spans)
 
 

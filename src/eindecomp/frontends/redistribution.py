@@ -129,14 +129,12 @@ class Redistribution:
 
     def __str__(self) -> str:
         mesh = self.mesh
-        words = [
+        lies = [
             layout(mesh, self.labels, self.shape, own.cut, axes_in(mesh, own.pending))
             for own in (self.source.held, self.target.held)
         ]
         size = ", ".join(map(str, self.shape))
-        head = (
-            f"{self.dtype}[{size}] on {mesh_words(mesh) or 'one device'}: {words[0]} → {words[1]}"
-        )
+        head = f"{self.dtype}[{size}] on {mesh_words(mesh) or 'one device'}: {lies[0]} → {lies[1]}"
         rows = table("step", "axes", "then", "per device", "in all", left=3)
         for step in self.steps:
             each, total = short(step.bytes_per_device, "bytes"), short(step.bytes, "bytes")

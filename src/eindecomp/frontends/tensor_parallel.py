@@ -140,9 +140,7 @@ def _kind(plan: Plan, vertex: Vertex, layer: Layer, own: Labels) -> str:
     )
 
 
-def _leading(
-    plan: Plan, labels: Labels, axes: Mapping[str, Axes], sizes: Mapping[str, int]
-) -> Axes:
+def _leading(plan: Plan, labels: Labels, axes: Mapping[str, Axes], size: Mapping[str, int]) -> Axes:
     """The axes that cut one dimension of a layer's weight, made of these labels, into chunks.
 
     That is, an inner label is cut only where the outer ones are cut into single elements.
@@ -151,7 +149,7 @@ def _leading(
     for label in labels:
         own = axes.get(label, ())
         leading += own
-        if pieces_by(plan.mesh, own) != sizes[label]:
+        if pieces_by(plan.mesh, own) != size[label]:
             break
     return tuple(leading)
 

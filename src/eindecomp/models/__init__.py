@@ -8,21 +8,7 @@ from eindecomp.models.optimizers import adam, adamw, momentum, sgd, training_ste
 from eindecomp.models.paper_graphs import Synthetic, chain, ffnn
 
 __all__ = [
-    "Batches",
-    "Checkpoint",
-    "Fitted",
-    "NotSavedError",
-    "Synthetic",
-    "adam",
-    "adamw",
-    "chain",
-    "ffnn",
-    "fit",
-    "initial",
-    "llama",
-    "load_checkpoint",
-    "momentum",
-    "save_checkpoint",
-    "sgd",
+    "Batches", "Checkpoint", "Fitted", "NotSavedError", "Synthetic", "adam", "adamw", "chain",
+    "ffnn", "fit", "initial", "llama", "load_checkpoint", "momentum", "save_checkpoint", "sgd",
     "training_step",
-]
+]  # fmt: skip

@@ -26,7 +26,6 @@ from eindecomp.errors import EinDecompError, InputError, PlanError, RunError, ex
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
-from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box, meet, shape_of, show_box, volume, within
 from eindecomp.models.optimizers import carried
@@ -163,9 +162,7 @@ class CheckpointFolder:
             config = check_config(path, fields["config"].value, config)
             losses = _losses(fields["losses"], step.number)
             check_storable(graph)
-            state = read_sharded(
-                step, fields["shards"], {name: graph[name] for name in carried(graph)}
-            )
+            state = read_sharded(step, fields["shards"], graph)
         except PlanError as error:
             raise InputError(f"{path}: {error}") from None
         if self.ranks.size == 1:
@@ -173,11 +170,7 @@ class CheckpointFolder:
         return Checkpoint(step.number, state, losses, config, graph)
 
     def save(
-        self,
-        graph: Graph,
-        tensors: Mapping[str, Tensor],
-        losses: list[float],
-        config: RunConfig,
+        self, graph: Graph, tensors: Mapping[str, Tensor], losses: list[float], config: RunConfig
     ) -> None:
         """Write the state after a step; if one rank cannot, all raise its error."""
         step = len(losses)
@@ -286,10 +279,9 @@ def load_checkpoint(
 OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 
 
-def read_sharded(
-    step: SavedStep, shards: Field, wanted: Mapping[str, Vertex]
-) -> dict[str, ShardedArray]:
+def read_sharded(step: SavedStep, shards: Field, graph: Graph) -> dict[str, ShardedArray]:
     """The tensors of a step; the boxes in its manifest must hold every element exactly once."""
+    wanted = {name: graph[name] for name in carried(graph)}
     blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
     for rank, shard in enumerate(shards.items()):
         for name, sides in shard["boxes"].members():

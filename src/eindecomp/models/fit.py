@@ -172,10 +172,8 @@ def fit(
     config = (at.config if config is None else config) or {}
     is_first = not ranks_of(runner).rank
     if plan is None:
-        count = device_count(runner) if devices is None else devices
-        plan = plan_together(
-            lambda: make_plan(graph, count, tie=own, keep_on_interrupt=False), runner
-        )
+        n = device_count(runner) if devices is None else devices
+        plan = plan_together(lambda: make_plan(graph, n, tie=own, keep_on_interrupt=False), runner)
     with compile_plan(plan, runner) as executable:
         loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
         with counting(progress if is_first else False, steps) as show:
@@ -226,9 +224,8 @@ class Loop:
         step = self.done + 1
         known = {"lr": self.lr(step) if callable(self.lr) else self.lr, "step": step}
         scalars = {name: value for name, value in known.items() if name in self.graph.scalars}
-        inputs = {**batch, **scalars, **self._tensors}
         # Nobody reads the state of the last step again: its memory is that of the step to come.
-        result = self._executable(inputs, donate=self.own)
+        result = self._executable({**batch, **scalars, **self._tensors}, donate=self.own)
         self._tensors = {name: result.tensor(new) for name, new in self.own.items()}
         self.bytes_moved += result.stats.bytes_moved
         self.bytes_placed += result.stats.bytes_placed

@@ -66,8 +66,7 @@ def _draw(vertex: Vertex, reach: float | None, rng: np.random.Generator) -> Arra
     drawn *= np.float32(2 * reach)
     drawn -= np.float32(reach)
     if vertex.dtype.kind == "c":
-        turned = drawn * np.exp(2j * np.pi * rng.random(vertex.shape))
-        return np.asarray(turned, vertex.dtype)
+        return np.asarray(drawn * np.exp(2j * np.pi * rng.random(vertex.shape)), vertex.dtype)
     return drawn.astype(vertex.dtype, copy=False)
 
 

@@ -78,8 +78,7 @@ def momentum(
     """
     keep, slope = _number("factor", factor, 1), _slope(weight_decay)
     ahead = f"({slope} + {keep} * new_sum)" if nesterov else "new_sum"
-    updates = {"sum": f"{keep} * sum + {slope}", "w": f"w - lr * {ahead}"}
-    _add(graph, parameters, gradients, updates)
+    _add(graph, parameters, gradients, {"sum": f"{keep} * sum + {slope}", "w": f"w - lr * {ahead}"})
 
 
 def adam(
@@ -108,8 +107,7 @@ def adam(
         >>> sorted(graph.ties)
         ['W', 'W_mean', 'W_square']
     """
-    updates = _adam(betas, eps, "w", _slope(weight_decay))
-    _add(graph, parameters, gradients, updates, ("lr", "step"))
+    _add(graph, parameters, gradients, _adam(betas, eps, "w", _slope(weight_decay)), ("lr", "step"))
 
 
 def adamw(
@@ -143,12 +141,7 @@ def adamw(
     _add(graph, parameters, gradients, _adam(betas, eps, keep, "g"), ("lr", "step"))
 
 
-OPTIMIZERS: dict[str, Optimizer] = {
-    "sgd": sgd,
-    "momentum": momentum,
-    "adam": adam,
-    "adamw": adamw,
-}
+OPTIMIZERS: dict[str, Optimizer] = {"sgd": sgd, "momentum": momentum, "adam": adam, "adamw": adamw}
 
 
 def training_step(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.grad import grad
@@ -100,8 +99,7 @@ def ffnn(
         >>> [vertex.name for vertex in graph.outputs]
         ['loss', 'new_W1', 'new_b1', 'new_W2', 'new_b2']
     """
-    sizes = {"batch": batch, "features": features, "hidden": hidden, "classes": classes}
-    check_whole(**sizes)
+    check_whole(batch=batch, features=features, hidden=hidden, classes=classes)
     name = dtype_of(dtype).name
     graph = parse(_NET.format(b=batch, f=features, h=hidden, c=classes, dtype=name), "ffnn")
     if optimizer is None:
@@ -159,9 +157,7 @@ class Synthetic:
             np.put_along_axis(x, features, values, axis=1)
             yield {"x": x, "y": classes}
 
-    def _points(
-        self, number: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int32]]:
+    def _points(self, number: int) -> tuple[Array, Array, Array]:
         rng = np.random.default_rng([self.seed, number])
         # The square makes low class numbers frequent and high ones rare.
         classes = (self.classes * rng.random(self.batch) ** 2).astype(np.int32)
@@ -172,7 +168,5 @@ class Synthetic:
         hashed = hashed * _MULTIPLIERS[0]
         hashed = (hashed ^ (hashed >> np.uint64(29))) * _MULTIPLIERS[1]
         own = ((hashed >> np.uint64(16)) % np.uint64(self.features)).astype(np.int64)
-        noise = rng.integers(0, self.features, shape)
-        features = np.where(rng.random(shape) < 0.5, own, noise)
-        values = (np.round(rng.random(shape) + 0.5, 4)).astype(np.float32)
-        return features, values, classes
+        features = np.where(rng.random(shape) < 0.5, own, rng.integers(0, self.features, shape))
+        return features, np.round(rng.random(shape) + 0.5, 4).astype(np.float32), classes

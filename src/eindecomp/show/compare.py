@@ -100,21 +100,11 @@ def _planned_under(
     shown = strategy_form(strategy)
     try:
         other = make_plan(
-            plan.graph,
-            objective=plan.objective,
-            strategy=strategy,
-            inputs=plan.inputs,
-            memory=plan.memory,
-            mesh=plan.mesh.axes,
-            machine=plan.machine,
-            pin=plan.pin,
-            tie=plan.tie,
-            pieces=plan.pieces,
-            lookups=plan.lookups,
-            rewrite=False,
-            time_limit=time_limit,
-            on_event=on_event,
-        )
+            plan.graph, objective=plan.objective, strategy=strategy, inputs=plan.inputs,
+            memory=plan.memory, mesh=plan.mesh.axes, machine=plan.machine, pin=plan.pin,
+            tie=plan.tie, pieces=plan.pieces, lookups=plan.lookups, rewrite=False,
+            time_limit=time_limit, on_event=on_event,
+        )  # fmt: skip
     except (PlanError, InfeasibleError, UnsolvedError) as error:
         return Compared(name, shown, None, None, None, str(error))
     times = other.cost / plan.cost if plan.cost else inf if other.cost else 1.0

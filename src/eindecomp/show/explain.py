@@ -127,9 +127,8 @@ def found_words(plan: Plan) -> str:
 
 def meaning(plan: Plan) -> str:
     """What a plan's cost counts."""
-    return _MEANING[_kind(plan)] + ", at most" * bool(
-        plan.objective == "bytes" and worst_case(plan)
-    )
+    is_most = plan.objective == "bytes" and worst_case(plan)
+    return _MEANING[_kind(plan)] + (", at most" if is_most else "")
 
 
 def _kind(plan: Plan) -> str:

@@ -181,15 +181,10 @@ def _times(amount: int, times: int) -> str:
 def place_scene(scene: Scene) -> Layered:
     """Where everything in a scene is drawn."""
     items = [Item(node.width, node.height) for node in scene.nodes]
-    links = [
-        Connector(
-            link.source,
-            link.target,
-            text_width(link.words, _SMALL) + 10 if link.words else 0.0,
-            scene.thickness(link),
-        )
-        for link in scene.links
-    ]
+    links: list[Connector] = []
+    for link in scene.links:
+        room = text_width(link.words, _SMALL) + 10 if link.words else 0.0
+        links.append(Connector(link.source, link.target, room, scene.thickness(link)))
     return lay_out(items, links)
 
 
@@ -211,14 +206,9 @@ def picture_of(scene: Scene, path: str | Path | None = None) -> Picture:
     boxes = sum(node.kind != "note" for node in scene.nodes)
     moving = sum(bool(link.words) for link in scene.links)
     seen = f"A graph of {boxes} boxes; bytes move along {moving} of the lines between them"
-    svg = picture(
-        width,
-        top + placed.height + _MARGIN,
-        scene.title,
-        f"{scene.legend}. {seen}" if scene.legend else seen,
-        *legend,
-        tag("g", *drawn, transform=f"translate({shift:.1f} {top:.1f})"),
-    )
+    seen = f"{scene.legend}. {seen}" if scene.legend else seen
+    shifted = tag("g", *drawn, transform=f"translate({shift:.1f} {top:.1f})")
+    svg = picture(width, top + placed.height + _MARGIN, scene.title, seen, *legend, shifted)
     drawing = Picture(svg, scene.title)
     if path is not None:
         drawing.save(path)

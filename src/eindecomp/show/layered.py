@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 _GAP, _DUMMY_GAP = 26.0, 14.0  # between neighbours in a layer
 _LAYER_GAP, _DUMMY_HEIGHT = 26.0, 14.0
@@ -207,9 +207,7 @@ def _settle(
 
     Isotonic regression: neighbours that would overlap move together, to their weighted mean.
     """
-    offsets = [0.0]
-    for gap in gaps:
-        offsets.append(offsets[-1] + gap)
+    offsets = list(accumulate(gaps, initial=0.0))
     blocks: list[tuple[float, float, int]] = []
     for k in range(len(row)):
         mean, weight, count = wanted[k] - offsets[k], weights[k], 1
@@ -218,11 +216,9 @@ def _settle(
             mean = (mean * weight + before * more) / (weight + more)
             weight, count = weight + more, count + size
         blocks.append((mean, weight, count))
-    k = 0
-    for mean, _, count in blocks:
-        for _ in range(count):
-            across[row[k]] = mean + offsets[k]
-            k += 1
+    means = [mean for mean, _, count in blocks for _ in range(count)]
+    for node, mean, offset in zip(row, means, offsets, strict=True):
+        across[node] = mean + offset
 
 
 # Routes
@@ -234,9 +230,7 @@ def _finished(grid: _Grid, order: list[list[int]], across: list[float]) -> Layer
         max((_DUMMY_HEIGHT if grid.is_dummy(n) else items[n].height for n in row), default=0.0)
         for row in order
     ]
-    tops = [0.0]
-    for height in heights:
-        tops.append(tops[-1] + height + _LAYER_GAP)
+    tops = list(accumulate((height + _LAYER_GAP for height in heights), initial=0.0))
     boxes = [
         (across[n], tops[grid.layer[n]] + (heights[grid.layer[n]] - item.height) / 2)
         for n, item in enumerate(items)

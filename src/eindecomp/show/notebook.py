@@ -76,9 +76,7 @@ def comparison_html(comparison: Comparison) -> str:
 def _picture(scene: Scene, what: str) -> str:
     if len(scene.nodes) <= _MOST_BOXES:
         return picture_of(scene).svg
-    return (
-        f"<p>{escape(scene.title)}: too large to show here; {what}.draw('{what}.svg') draws it</p>"
-    )
+    return f"<p>{escape(scene.title)}: too large to show; {what}.draw('{what}.svg') draws it</p>"
 
 
 # HTML

@@ -76,9 +76,7 @@ def _grid_content(grid: TileGrid) -> dict[str, Any]:
     }
 
 
-def vertex_content(
-    plan: Plan, name: str, number: Mapping[str, int], shared: Shared
-) -> dict[str, Any]:
+def vertex_content(plan: Plan, name: str, number: dict[str, int], shared: Shared) -> dict[str, Any]:
     """One vertex. Bytes are those of `plan.traffic`: together they are its total."""
     vertex, traffic, costs = plan.graph[name], plan.traffic, plan.costs
     parts = (costs.join, costs.aggregate, costs.repartition, costs.compute)
@@ -103,9 +101,7 @@ def vertex_content(
     }
 
 
-def _fetches(
-    plan: Plan, vertex: Vertex, number: Mapping[str, int], shared: Shared
-) -> list[list[int]]:
+def _fetches(plan: Plan, vertex: Vertex, number: dict[str, int], shared: Shared) -> list[list[int]]:
     """For each input: the tensor, its bytes that move, from which layout and to which, by number.
 
     A missing layout, such as that of an input whose elements are never read, is -1.

@@ -8,6 +8,7 @@ of several blocks reads one. Pictures and reports draw the same boxes.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -136,15 +137,13 @@ def fold(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
     [(0, 1, 1), (1, 8, 3), (25, 1, 1), (26, 1, 1)]
     """
     places: dict[Hashable, list[int]] = {}
-    rank: list[int] = []
     for at, key in enumerate(keys):
-        own = places.setdefault(key, [])
-        rank.append(len(own))
-        own.append(at)
+        places.setdefault(key, []).append(at)
     ids = [places[key][0] for key in keys]
     at = 0
     while at < len(ids):
-        later = places[keys[at]][rank[at] + 1 :][:_TRIES]
+        alike = places[keys[at]]
+        later = alike[bisect(alike, at) :][:_TRIES]
         runs = [(other - at, _times(ids, at, other - at)) for other in later]
         length, times = max(runs, key=lambda run: run[0] * run[1], default=(1, 1))
         if length * (times - 1) < _FOLD:
@@ -292,13 +291,11 @@ def outline(
             is_next = boxes[start].block == boxes[target].block and before != repetition
             amount = int(moved.get((source, name, k), 0))
             edges.setdefault((start, target, is_next), []).append(amount)
-    return Outline(
-        boxes,
-        tuple(
-            Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
-            for (start, target, is_next), own in edges.items()
-        ),
+    joined = (
+        Edge(start, target, sum(own), len(own), is_next, len(set(own)) == 1)
+        for (start, target, is_next), own in edges.items()
     )
+    return Outline(boxes, tuple(joined))
 
 
 def _group_sources(

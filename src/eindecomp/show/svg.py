@@ -53,9 +53,7 @@ _RULES = {
 
 
 def _rules(colours: dict[str, str]) -> str:
-    return "".join(
-        f".{SCOPE} {selector}{{{rule.format(**colours)}}}" for selector, rule in _RULES.items()
-    )
+    return "".join(f".{SCOPE} {name}{{{rule.format(**colours)}}}" for name, rule in _RULES.items())
 
 
 STYLE = f"{_rules(LIGHT)}@media (prefers-color-scheme:dark){{{_rules(DARK)}}}"
@@ -106,20 +104,13 @@ def titled(title: str, *inside: str, **attributes: object) -> str:
 def picture(width: float, height: float, title: str, description: str, *inside: str) -> str:
     """A whole SVG."""
     return tag(
-        "svg",
-        tag("title", said(title)),
-        tag("desc", said(description)),
-        tag("style", STYLE),
-        tag("rect", width=width, height=height, rx=8, class_="back"),
-        *inside,
-        xmlns="http://www.w3.org/2000/svg",
-        role="img",
-        class_=SCOPE,
-        width=float(width),
-        height=float(height),
+        "svg", tag("title", said(title)), tag("desc", said(description)), tag("style", STYLE),
+        tag("rect", width=width, height=height, rx=8, class_="back"), *inside,
+        xmlns="http://www.w3.org/2000/svg", role="img", class_=SCOPE,
+        width=float(width), height=float(height),
         viewBox=f"0 0 {_number(float(width))} {_number(float(height))}",
         style="max-width:100%;height:auto",
-    )
+    )  # fmt: skip
 
 
 def text_width(text: str, size: float = 11) -> float:

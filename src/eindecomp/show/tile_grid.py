@@ -27,6 +27,8 @@ from eindecomp.show.words import layout as layout_words
 
 Tile = tuple[int, ...]
 """The number of its piece along each dimension."""
+_Place = dict[int, int] | None
+"""The pieces of a row or column, by dimension; None for those that are left out."""
 
 
 def save_grid(grid: TileGrid, path: str | Path) -> None:
@@ -130,15 +132,12 @@ def tile_table(grid: TileGrid) -> TileTable:
     shown = sorted([*cut, *whole[: max(min(rank, 2) - len(cut), 0)]])
     sides = (shown[:-1], _MOST_ROWS), (shown[-1:], _MOST_COLUMNS)
     rows, columns = (_places(grid, dimensions, most) for dimensions, most in sides)
-    tiles = tuple(
-        tuple(
-            None
-            if row is None or column is None
-            else tuple((row | column).get(d, 0) for d in range(rank))
-            for column in columns
-        )
-        for row in rows
-    )
+
+    def tile(row: _Place, column: _Place) -> Tile | None:
+        if row is None or column is None:
+            return None
+        return tuple((row | column).get(d, 0) for d in range(rank))
+
     missing = [
         f"{prod(len(grid.pieces[d]) for d in own)} pieces of {_names(grid, own)}"
         for own, places in ((shown[:-1], rows), (shown[-1:], columns))
@@ -149,7 +148,7 @@ def tile_table(grid: TileGrid) -> TileTable:
         _names(grid, shown[-1:]),
         tuple(_place_words(grid, place) for place in rows),
         tuple(_place_words(grid, place) for place in columns),
-        tiles,
+        tuple(tuple(tile(row, column) for column in columns) for row in rows),
         f"Of {' and '.join(missing)}, only the ends are shown." if missing else "",
     )
 
@@ -158,22 +157,16 @@ def _names(grid: TileGrid, dimensions: list[int]) -> str:
     return ", ".join(grid.labels[d] for d in dimensions)
 
 
-def _places(grid: TileGrid, dimensions: list[int], most: int) -> list[dict[int, int] | None]:
-    """The pieces of each row or column that is shown, by dimension; None for those left out."""
-    counts = [len(grid.pieces[d]) for d in dimensions]
-    total = prod(counts)
-    numbers: list[int | None] = list(range(total))
-    if total > most:
-        numbers[_FIRST : total - _LAST] = [None]
-    return [
-        None
-        if n is None
-        else dict(zip(dimensions, map(int, np.unravel_index(n, counts)), strict=True))
-        for n in numbers
-    ]
+def _places(grid: TileGrid, dimensions: list[int], most: int) -> list[_Place]:
+    """The rows or columns that are shown."""
+    every = np.ndindex(*(len(grid.pieces[d]) for d in dimensions))
+    places: list[_Place] = [dict(zip(dimensions, at, strict=True)) for at in every]
+    if len(places) > most:
+        places[_FIRST:-_LAST] = [None]
+    return places
 
 
-def _place_words(grid: TileGrid, place: dict[int, int] | None) -> str:
+def _place_words(grid: TileGrid, place: _Place) -> str:
     if place is None:
         return "…"
     return ", ".join(range_words(grid.pieces[d][at]) for d, at in place.items())

@@ -101,9 +101,7 @@ def fewer_words(fewer: Fewer, cost: Number, devices: int, objective: str | Objec
     if objective != "bytes":
         told = f"{fewer.devices} take {less}, these {devices} take {more}"
     else:
-        each, own = (
-            short(all_ / n, "bytes") for all_, n in ((fewer.cost, fewer.devices), (cost, devices))
-        )
+        each, own = short(fewer.cost / fewer.devices, "bytes"), short(cost / devices, "bytes")
         told = f"{fewer.devices} move {less}, each {each}; these {devices} move {more}, each {own}"
     return f"Fewer devices would do better: {told}."
 
@@ -215,10 +213,8 @@ def table(*heads: str, left: int = 1) -> Table:
     """An empty table; its first columns are text, the others numbers, which are not broken."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, head in enumerate(heads):
-        is_text = number < left
-        made.add_column(
-            head, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
-        )
+        justify = "left" if number < left else "right"
+        made.add_column(head, justify=justify, overflow="fold", no_wrap=number >= left)
     return made
 
 

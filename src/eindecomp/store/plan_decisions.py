@@ -13,7 +13,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.parts import Parts, parts_of
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import Cut, Span, pending_in, pieces_by, span_of
+from eindecomp.layout.cut import Axes, Cut, Span, pending_in, pieces_by, span_of
 from eindecomp.layout.mesh import Mesh, can_cut
 from eindecomp.layout.view import Dim, View, Way, is_planned, view_of
 from eindecomp.planner.options import Orders, check_work
@@ -59,9 +59,7 @@ def layouts_json(mesh: Mesh, lies: Layouts) -> dict[str, Any]:
     return {"home": _cut_json(mesh, lies.home), "further": _cut_json(mesh, lies.second)}
 
 
-def _axes_json(
-    mesh: Mesh, labels: Iterable[str], axes: Iterable[tuple[int, ...]]
-) -> dict[str, list[str]]:
+def _axes_json(mesh: Mesh, labels: Iterable[str], axes: Iterable[Axes]) -> dict[str, list[str]]:
     named = zip(labels, axes, strict=True)
     return {label: [mesh.names[axis] for axis in own] for label, own in named if own}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,14 +12,8 @@ from typing import Any
 
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import TurnTimer, kernel_rates, task_overhead
-from eindecomp.experiments.calibrate.links import (
-    RankLinks,
-    adding,
-    alike_together,
-    measured,
-    moves,
-)
+from eindecomp.experiments.calibrate.kernels import Say, TurnTimer, kernel_rates, task_overhead
+from eindecomp.experiments.calibrate.links import RankLinks, adding, alike_together, measured, moves
 from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
@@ -53,7 +47,7 @@ def calibrate(
     *,
     quick: bool = False,
     mesh: Mapping[str, int] | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Profile:
     """Measure this machine with an engine.
 
@@ -71,9 +65,7 @@ def calibrate(
     return _of_one_process(engine, sizes, repeats, say)
 
 
-def _of_one_process(
-    name: str, sizes: Sequence[int], repeats: int, say: Callable[[str], None]
-) -> Profile:
+def _of_one_process(name: str, sizes: Sequence[int], repeats: int, say: Say) -> Profile:
     """Threads, which only read what they fetch, or an engine that is only known to run plans."""
     try:
         engine = find_engine(name)
@@ -99,10 +91,7 @@ def _of_one_process(
 
 
 def _of_ranks(
-    sizes: Sequence[int],
-    repeats: int,
-    mesh: Mapping[str, int] | None,
-    say: Callable[[str], None],
+    sizes: Sequence[int], repeats: int, mesh: Mapping[str, int] | None, say: Say
 ) -> Profile:
     """The ranks of a job, each with one device: what the slowest of them takes."""
     engine: Any = find_engine("spmd")

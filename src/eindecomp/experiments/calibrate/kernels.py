@@ -23,6 +23,7 @@ from eindecomp.planner.plan import Plan
 
 Way = Callable[[], object]
 """Does once what is measured."""
+Say = Callable[[str], None]
 _TURN = 1e-3  # seconds that a turn takes at least, if it need not be of too many calls
 _MOST = 100  # calls in one turn
 

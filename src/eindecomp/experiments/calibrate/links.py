@@ -17,7 +17,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from math import inf, isqrt
+from itertools import accumulate
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from eindecomp.engines.spmd.host_arrays import HostArrays
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import TurnTimer, Way, run_seconds, seconds_each
+from eindecomp.experiments.calibrate.kernels import Say, TurnTimer, Way, run_seconds, seconds_each
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
@@ -74,7 +75,7 @@ def measured(
     axes: Sequence[str],
     sizes: Sequence[int],
     timer: TurnTimer,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Curves:
     """Seconds by size for every collective and axis."""
     curves: Curves = {}
@@ -121,12 +122,8 @@ def ascending(points: Mapping[int, float]) -> Curve:
     >>> ascending({1: 5.0, 2: 3.0, 4: 4.0}).points
     ((1.0, 3.0), (2.0, 3.0), (4.0, 4.0))
     """
-    least = inf
-    descending: list[tuple[float, float]] = []
-    for size, seconds in [*points.items()][::-1]:
-        least = min(least, seconds)
-        descending.append((size, least))
-    return Curve(tuple(reversed(descending)))
+    least = [*accumulate([*points.values()][::-1], min)][::-1]
+    return Curve(tuple(zip(points, least, strict=True)))
 
 
 def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
@@ -142,30 +139,22 @@ def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
     return reduce_scatter
 
 
-def moves(
-    engine: Engine,
-    devices: int,
-    sizes: Sequence[int],
-    timer: TurnTimer,
-    say: Callable[[str], None],
-) -> Curves:
+def moves(engine: Engine, devices: int, sizes: Sequence[int], timer: TurnTimer, say: Say) -> Curves:
     """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
     points: dict[int, float] = {}
     for size in sizes:
         say(f"repartition of {size} bytes on each device")
         # Of n × n elements in rows, a device lacks (p - 1) of the p squares of its columns.
-        side = devices * max(isqrt(size // 4 * devices * devices // (devices - 1)) // devices, 1)
-        text = (
-            f"input X[i: {side}, j: {side}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z"
-        )
+        n = devices * max(isqrt(size // 4 * devices * devices // (devices - 1)) // devices, 1)
+        text = f"input X[i: {n}, j: {n}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z"
         seconds: dict[str, float] = {}
         for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
             pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
             plan = make_plan(
                 parse(text, "calibrate"), devices, pin=pins, rewrite=False, keep_on_interrupt=False
             )
-            seconds[cut] = run_seconds(engine, plan, timer, f"{side} x {side} to {cut}")
-        received = 4 * side * side // devices * (devices - 1) // devices
+            seconds[cut] = run_seconds(engine, plan, timer, f"{n} x {n} to {cut}")
+        received = 4 * n * n // devices * (devices - 1) // devices
         points[received] = max(seconds["j"] - seconds["i"], _LEAST)
     curve = ascending(points)
     return {collective: {ANY_AXIS: curve} for collective in COLLECTIVES}
@@ -254,11 +243,7 @@ class RankLinks:
         """A plan that cuts a label of each tensor along an axis, and `b` along all others."""
         ways = self.mesh.sizes[self.axes.index(axis)]
         part = size // _ITEM // (ways - 1)
-        sizes = {
-            "ways": ways,
-            "length": ways * max(part, 1),
-            "side": ways * max(isqrt(part), 1),
-        }
+        sizes = {"ways": ways, "length": ways * max(part, 1), "side": ways * max(isqrt(part), 1)}
         inputs = moving.inputs.format(**sizes).replace("[b,", f"[b: {self.ranks // ways},", 1)
         graph = parse(f"input {inputs}\n{moving.vertices}\noutput Z", "calibrate")
         others = tuple(name for name in self.axes if name != axis)
@@ -278,9 +263,7 @@ class RankLinks:
         arrays = self._arrays
         with self._watch.waiting("the binding of steps"):
             # What communicates loads no input.
-            bound = bind_row(program, program.on(self.rank), arrays, lambda _memory, _into: None)[
-                number
-            ]
+            bound = bind_row(program, program.on(self.rank), arrays, lambda _m, _i: None)[number]
         end = bound.end
         assert end is not None  # noqa: S101 - every rank receives
         buffers, steps = program.buffers, len(program.steps)
@@ -307,8 +290,7 @@ class RankLinks:
         place, count = group.index(self.rank), max(size // _ITEM, 1)
         box = ((0, count),)
         to, source = group[(place + 1) % len(group)], group[place - 1]
-        moved = exchange((Transfer(source, box),), (Transfer(to, box),))
-        ring = exchange_of(moved, box, box, 0)
+        ring = exchange_of(exchange((Transfer(source, box),), (Transfer(to, box),)), box, box, 0)
         own, others = np.ones(count, np.float32), np.empty(count, np.float32)
         send = partial(ring.start, self._arrays, own, others)
         return Message(lambda: send().finish(), lambda: None, _ITEM * count)

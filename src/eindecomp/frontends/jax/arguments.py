@@ -16,6 +16,7 @@ from jax.extend import source_info_util
 from eindecomp.frontends.input_names import free_name, input_name, key_of
 
 Leaf = Any
+Kwargs = Mapping[str, Any]
 
 source_info_util.register_exclusion(__file__)  # it calls the user's function, but is not theirs
 
@@ -46,9 +47,7 @@ class Arguments:
         return fn(*args, **kwargs)
 
 
-def arguments_of(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Arguments:
+def arguments_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> Arguments:
     """Name the arrays in the arguments of a function after its parameters and their pytrees.
 
     All leaves that are no arrays, Python's numbers among them, are fixed.
@@ -66,8 +65,7 @@ def arguments_of(
         names.append(free_name(dotted([top, *map(key_of, path[2:])]), names))
         places.append(place)
     values = tuple(leaf for _, leaf in leaves)
-    arrays = tuple(values[place] for place in places)
-    return Arguments(tuple(names), arrays, values, tuple(places), tree)
+    return Arguments(tuple(names), tuple(values[k] for k in places), values, tuple(places), tree)
 
 
 def _flattened(tree: Any) -> tuple[list[tuple[tuple[Any, ...], Leaf]], Any]:

@@ -16,7 +16,7 @@ from jax.extend.core import Literal
 
 from eindecomp.errors import EinDecompError, GraphError, suggest
 from eindecomp.frontends.draft import View
-from eindecomp.frontends.jax.arguments import Arguments, arguments_of, is_key, output_names
+from eindecomp.frontends.jax.arguments import Arguments, Kwargs, arguments_of, is_key, output_names
 from eindecomp.frontends.jax.primitives import contractions, control, elementwise, indexing  # noqa: F401  # pyright: ignore[reportUnusedImport] - this registers them
 from eindecomp.frontends.jax.registry import CONTROL, ELEMENTWISE, RULES, Equation, inner_jaxpr
 from eindecomp.frontends.trace import Trace
@@ -95,9 +95,7 @@ class ReadFunction:
     """The name in the graph of each vertex that they made."""
 
 
-def read_function(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> ReadFunction:
+def read_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> ReadFunction:
     """Import a function, and keep what is needed to find the graph's tensors in its jaxpr."""
     arguments = arguments_of(fn, args, kwargs)
     for name, array in zip(arguments.names, arguments.arrays, strict=True):
@@ -123,15 +121,9 @@ def read_function(
         raise GraphError(f"{fn} returns no array")
     graph = reader.trace.finish(dict(zip(names, results, strict=True)), keep=arguments.names)
     return ReadFunction(
-        graph,
-        arguments,
-        jaxpr,
-        jax.tree.structure(tree),
-        tuple(names),
-        reader.constants,
-        reader.made,
-        reader.trace.final_names,
-    )
+        graph, arguments, jaxpr, jax.tree.structure(tree), tuple(names), reader.constants,
+        reader.made, reader.trace.final_names,
+    )  # fmt: skip
 
 
 Way = tuple[int, ...]

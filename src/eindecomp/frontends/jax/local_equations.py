@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, NamedTuple, cast
 
@@ -77,18 +77,13 @@ def computed_locally(
 
 def _cuts(spec: Iterable[Any], var: Any) -> Cuts:
     """The axes that cut each dimension; those that the plan leaves free are not cut."""
-    cuts: list[Axes] = []
-    for each in spec:
-        if each is None or each is PartitionSpec.UNCONSTRAINED:
-            cuts.append(())
-        else:
-            cuts.append((each,) if isinstance(each, str) else tuple(each))
+    free = (None, PartitionSpec.UNCONSTRAINED)
+    given = [() if each in free else each for each in spec]
+    cuts: list[Axes] = [(each,) if isinstance(each, str) else tuple(each) for each in given]
     return tuple(cuts + [()] * (len(var.aval.shape) - len(cuts)))
 
 
-def _scattered(
-    params: Mapping[str, Any], operands: Sequence[Cuts], result: Cuts
-) -> _Scattered | None:
+def _scattered(params: dict[str, Any], operands: Sequence[Cuts], result: Cuts) -> _Scattered | None:
     """How partial sums along one cut dimension are scattered over another, if it is that simple."""
     if len(operands) == 1:
         symbols = [tuple(range(len(operands[0])))]

@@ -20,7 +20,7 @@ from eindecomp.engines.jax.layouts import mesh_of_devices
 from eindecomp.errors import PlanError, suggest
 from eindecomp.frontends.draft import Dim, View
 from eindecomp.frontends.input_names import check_given
-from eindecomp.frontends.jax.arguments import Arguments, arguments_of
+from eindecomp.frontends.jax.arguments import Arguments, Kwargs, arguments_of
 from eindecomp.frontends.jax.importing import ReadFunction, Way, read_function, walk_jaxpr
 from eindecomp.frontends.jax.local_equations import computed_locally
 from eindecomp.frontends.jax.primitives.control import unrolled
@@ -161,9 +161,7 @@ class PlannedFunction:
         shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in compiled.read.arguments.arrays]
         return compiled.jitted.lower(*shapes)
 
-    def _for(
-        self, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> _Compiled:
+    def _for(self, arguments: Arguments, args: tuple[Any, ...], kwargs: Kwargs) -> _Compiled:
         key = (arguments.names, arguments.static, *((a.shape, a.dtype) for a in arguments.arrays))
         if key not in self._compiled:
             self._compiled[key] = _Compiled(read_function(self.fn, args, kwargs), self.placed)
@@ -178,12 +176,10 @@ class _Compiled:
 
     def __init__(self, read: ReadFunction, placed: JaxPlan) -> None:
         shardings, mesh = placed.shardings, placed.mesh
-        for vertex in (*read.graph.inputs, *read.graph.outputs):
-            known = shardings.get(vertex.name)
-            if known is not None and len(known.spec) > len(vertex.shape):
-                raise PlanError(
-                    f"the plan's {vertex.name} is not that of the function: {vertex.shape}"
-                )
+        for each in (*read.graph.inputs, *read.graph.outputs):
+            known = shardings.get(each.name)
+            if known is not None and len(known.spec) > len(each.shape):
+                raise PlanError(f"the plan's {each.name} is not that of the function: {each.shape}")
         names = [vertex.name for vertex in read.graph.outputs]
         if not any(name in shardings for name in names):
             raise PlanError(f"the plan has no tensor {names[0]!r}: it is not one of this function")
@@ -209,17 +205,13 @@ class _Compiled:
         """The results of a jaxpr; the way to it and its equations is the one of `Reader`."""
 
         def results(place: int, eqn: Any, values: list[Any]) -> list[Any]:
-            return self._results((*way, place), eqn, values)
+            here, inner = (*way, place), inner_jaxpr(eqn)
+            if inner is not None:
+                return self.run(inner, values, (*here, 0))
+            compute = self._scan if eqn.primitive.name == "scan" else self._bind
+            return compute(here, eqn, values)
 
         return walk_jaxpr(jaxpr, arrays, lambda value: value, results)
-
-    def _results(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
-        inner = inner_jaxpr(eqn)
-        if inner is not None:
-            return self.run(inner, values, (*way, 0))
-        if eqn.primitive.name == "scan":
-            return self._scan(way, eqn, values)
-        return self._bind(way, eqn, values)
 
     def _scan(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
         """A scan step by step, as it is imported."""
@@ -234,7 +226,7 @@ class _Compiled:
         ]
         return [*state, *kept]
 
-    def _bind(self, way: Way, eqn: Any, values: Sequence[Any]) -> list[Any]:
+    def _bind(self, way: Way, eqn: Any, values: list[Any]) -> list[Any]:
         """The results of an equation, constrained."""
         of_operands, of_results = self.read.equations.get(way, ((), ()))
         names = [self.read.names.get(view.vertex, "") for view in of_results]
@@ -260,9 +252,7 @@ class _Compiled:
             return None
         return PartitionSpec(*(_of_dim(dim, tuple(own.spec)) for dim in view.dims))
 
-    def _constrained(
-        self, values: Sequence[Any], specs: Sequence[PartitionSpec | None]
-    ) -> list[Any]:
+    def _constrained(self, values: list[Any], specs: Sequence[PartitionSpec | None]) -> list[Any]:
         """Values that lie as the specs say; those that no spec is for stay as they are."""
         constrained = [*values]
         for k, spec in enumerate(specs):
@@ -290,7 +280,7 @@ def verify_program(plan: Plan, platform: str | None = None) -> Verification:
 
 
 def verify_function(
-    plan: Plan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    plan: Plan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs
 ) -> Verification:
     """Compile a function as a plan says it is run, and count what its collectives move."""
     compiled = to_jax(plan).jit(fn).lower(*args, **kwargs).compile()

@@ -172,12 +172,11 @@ class DTensorPlan:
         kinds, ends = styles_of(self.plan, self._rehearsal(module, example_inputs, example_kwargs))
         styles: dict[str, ParallelStyle] = {}
         for layer, kind in kinds.items():
-            taken = Shard(-1) if layer in ends.reading else Replicate()
-            given = Shard(-1) if layer in ends.leaving else Replicate()
-            if kind == "colwise":
-                styles[layer] = ColwiseParallel(input_layouts=taken, output_layouts=given)
-            elif kind == "rowwise":
-                styles[layer] = RowwiseParallel(input_layouts=taken, output_layouts=given)
+            if kind != "replicate":
+                style = ColwiseParallel if kind == "colwise" else RowwiseParallel
+                taken = Shard(-1) if layer in ends.reading else Replicate()
+                given = Shard(-1) if layer in ends.leaving else Replicate()
+                styles[layer] = style(input_layouts=taken, output_layouts=given)
         return styles
 
     def _rehearsal(

@@ -14,7 +14,7 @@ from traceback import walk_tb
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
@@ -28,7 +28,7 @@ def exported_program(
 ) -> ExportedProgram:
     """The graph of the operators of a module that matter, none of which changes a tensor."""
     if any(tensor.device.type == "meta" for _, tensor in named_tensors(module)):
-        args, kwargs = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
+        args, kwargs = _pytree.tree_map_only(Tensor, lambda x: x.to("meta"), (args, kwargs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with set_otherwise(_settings(module)), _without_dumps():
@@ -45,9 +45,7 @@ def exported_program(
     return program
 
 
-def named_tensors(
-    module: nn.Module, *, each_once: bool = False
-) -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(module: nn.Module, *, each_once: bool = False) -> Iterator[tuple[str, Tensor]]:
     """All parameters and buffers under all their names, or each under its first."""
     yield from module.named_parameters(remove_duplicate=each_once)
     yield from module.named_buffers(remove_duplicate=each_once)
@@ -161,10 +159,10 @@ def decomposed(node: fx.Node) -> tuple[fx.GraphModule, list[int]] | None:
 
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     flat, spec = _pytree.tree_flatten((args, kwargs), is_leaf=lambda x: x is None)
-    tensors = [k for k, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+    tensors = [k for k, value in enumerate(flat) if isinstance(value, Tensor)]
     modes = [mode for k in tensors if (mode := getattr(flat[k], "fake_mode", None)) is not None]
 
-    def run(*given: torch.Tensor) -> Any:
+    def run(*given: Tensor) -> Any:
         own = list(flat)
         for k, tensor in zip(tensors, given, strict=True):
             own[k] = tensor

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree
 
@@ -71,7 +71,7 @@ def from_torch(
     return import_module(module, example_inputs, example_kwargs).graph
 
 
-CONSTANTS: WeakKeyDictionary[nn.Module, dict[str, torch.Tensor]] = WeakKeyDictionary()
+CONSTANTS: WeakKeyDictionary[nn.Module, dict[str, Tensor]] = WeakKeyDictionary()
 """The tensors that the code of an imported module holds, by the names of their inputs."""
 
 
@@ -110,6 +110,9 @@ def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
     return arrays
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """A graph with what it was made of."""
@@ -120,7 +123,7 @@ class Imported:
     """What each node of the program is in the graph: views of vertices, or numbers."""
     made: Mapping[fx.Node, tuple[str, ...]]
     """The vertices that were added for each node."""
-    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    arguments: Arguments
     """Arguments like those of the example, with tensors on the meta device."""
 
 
@@ -149,7 +152,7 @@ def import_module(
 
     views = _pytree.tree_map_only(View, final, values)
     made = {n: tuple(names[each] for each in own) for n, own in interpreter.made.items()}
-    example = _pytree.tree_map_only(torch.Tensor, lambda x: x.to("meta"), (args, kwargs))
+    example = _pytree.tree_map_only(Tensor, lambda x: x.to("meta"), (args, kwargs))
     return Imported(graph, program, views, made, example)
 
 
@@ -179,11 +182,9 @@ class _Function(nn.Module):
         return self._function(*args)
 
 
-def _arguments(
-    example: object, more: Mapping[str, Any] | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(example: object, more: Mapping[str, Any] | None) -> Arguments:
     match example:
-        case torch.Tensor():
+        case Tensor():
             return (example,), dict(more or {})
         case Mapping():
             return (), {**example, **(more or {})}  # pyright: ignore[reportUnknownVariableType]
@@ -216,7 +217,7 @@ def _inputs(
         argument: Any = spec.arg
         node = nodes[argument.name]
         meta = argument.value if hasattr(argument, "value") else node.meta["val"]
-        if not isinstance(meta, torch.Tensor):
+        if not isinstance(meta, Tensor):
             values[node] = meta
             continue
         shape, dtype = tuple(meta.shape), own_type(meta.dtype)
@@ -288,7 +289,7 @@ def _output_names(program: ExportedProgram, count: int) -> list[str]:
     return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in names]
 
 
-def to_numpy(tensor: torch.Tensor) -> Any:
+def to_numpy(tensor: Tensor) -> Any:
     """A tensor's own memory as a NumPy array, where NumPy can see it."""
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
@@ -296,25 +297,23 @@ def to_numpy(tensor: torch.Tensor) -> Any:
     return tensor.numpy()
 
 
-def rebuilt_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
+def rebuilt_buffers(module: nn.Module) -> dict[str, Tensor]:
     """Buffers on the meta device that are no part of a checkpoint, with their values.
 
     Parts without parameters that are made from a configuration alone, as the rotary embeddings of
     Hugging Face's models are, are made once more, on the CPU.
     """
-    buffers: dict[str, torch.Tensor] = {}
+    buffers: dict[str, Tensor] = {}
     parts: list[tuple[str, Any]] = [*module.named_modules()]
     for path, part in parts:
-        own: dict[str, torch.Tensor] = dict(part.named_buffers(recurse=False))
+        own: dict[str, Tensor] = dict(part.named_buffers(recurse=False))
         on_meta = [name for name, buffer in own.items() if buffer.device.type == "meta"]
         config: Any = getattr(part, "config", None)
         if config is None or not on_meta or [*part.parameters()]:
             continue
         try:
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-                again: dict[str, torch.Tensor] = dict(
-                    type(part)(config).named_buffers(recurse=False)
-                )
+                again: dict[str, Tensor] = dict(type(part)(config).named_buffers(recurse=False))
         except Exception:  # noqa: S112 - it takes more than a configuration
             continue
         for name in on_meta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import torch
@@ -113,9 +113,7 @@ class Interpreter:
             raise GraphError(f"a constant tensor of shape {tuple(value.shape)} is not imported")
         return made
 
-    def _operate(
-        self, node: fx.Node, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def _operate(self, node: fx.Node, target: Any, args: Any, kwargs: Any) -> Any:
         name = str(target)
         if self._within is node:
             path, short = module_path(node), name.split(".")[1].strip("_")
@@ -170,9 +168,7 @@ def _metas(node: fx.Node) -> tuple[registry.Meta, ...]:
     if any(not isinstance(size, int) for size in sizes):
         hint = "; give it an output_size" if "repeat_interleave" in str(node.target) else ""
         raise GraphError(f"the shape of the result of {node.target} depends on the data{hint}")
-    return tuple(
-        registry.Meta(tuple(tensor.shape), registry.own_type(tensor.dtype)) for tensor in tensors
-    )
+    return tuple(registry.Meta(tuple(t.shape), registry.own_type(t.dtype)) for t in tensors)
 
 
 def _leaves(value: Any) -> Iterable[Any]:

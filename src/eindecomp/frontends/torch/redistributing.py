@@ -198,15 +198,13 @@ def _reduced(
     return after
 
 
-def _assembled(
-    phase: Phase, blocks: Blocks, received: Received, like: Tensor, device: int
-) -> Blocks:
+def _assembled(phase: Phase, blocks: Blocks, got: Received, like: Tensor, device: int) -> Blocks:
     """The block that this device wants, of what it had and received."""
     [box] = phase.boxes(device)
     if volume(box) and _around(blocks, box) is not None:
         return {box: _block(blocks, box)}
     made = like.new_empty(shape_of(box))
     kept = [(each, _block(blocks, each.box)) for each in phase.exchange(device).kept]
-    for each, part in (*kept, *received):
+    for each, part in (*kept, *got):
         made[within(each.box, box)] = part
     return {box: made}

@@ -108,23 +108,21 @@ class _Rows:
         self.reasons: dict[str, list[str]] = {}
         self.sizes: dict[str, set[int]] = {}
 
-    def note(
-        self, wish: Wish | None, node: fx.Node, collectives: tuple[Collective, ...], why: str
-    ) -> None:
+    def note(self, wish: Wish | None, node: fx.Node, moved: Sequence[Collective], why: str) -> None:
         """Add what was moved for an operator."""
         view = self.imported.views.get(node)
         name = wish.vertex if wish is not None else ""
         if not name and isinstance(view, View):
             name = view.vertex
         row = self.row_of.get(name) or name or node.name
-        self.moved.setdefault(row, []).extend(collectives)
-        if not why and collectives:
+        self.moved.setdefault(row, []).extend(moved)
+        if not why and moved:
             tensors = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
             self.sizes.setdefault(row, set()).update(
                 size for tensor in tensors for size in getattr(tensor, "shape", ())
             )
             why = f"DTensor's own way for {node.target}"
-            if any(each.is_fallback for each in collectives):
+            if any(each.is_fallback for each in moved):
                 why = "gloo has no all-to-all: the tensor is gathered"
         if why:
             self.reasons.setdefault(row, []).append(why)

@@ -8,16 +8,6 @@ from eindecomp.models.llama.read_folder import RopeScaling
 from eindecomp.models.llama.tokens import GeneratedToken, Sampling
 
 __all__ = [
-    "CONFIGS",
-    "DEFAULT_STRATEGY",
-    "Cache",
-    "Config",
-    "Counts",
-    "GeneratedToken",
-    "Llama",
-    "RopeScaling",
-    "Sampling",
-    "prefill_graph",
-    "step_graph",
-    "store_graph",
-]
+    "CONFIGS", "DEFAULT_STRATEGY", "Cache", "Config", "Counts", "GeneratedToken", "Llama",
+    "RopeScaling", "Sampling", "prefill_graph", "step_graph", "store_graph",
+]  # fmt: skip

@@ -207,19 +207,10 @@ def _build(
 def _sizes(config: Config, cached: int) -> dict[str, object]:
     half = config.head_size // 2
     return {
-        "t": cached,
-        "r": LATEST,
-        "v": config.vocabulary,
-        "a": config.width,
-        "h": config.kv_heads,
-        "g": config.groups,
-        "d": config.head_size,
-        "e": half,
-        "f": config.hidden,
-        "eps": config.epsilon,
-        "scale": 1 / sqrt(config.head_size),
-        "dtype": config.dtype,
+        "t": cached, "r": LATEST, "v": config.vocabulary, "a": config.width,
+        "h": config.kv_heads, "g": config.groups, "d": config.head_size, "e": half,
+        "f": config.hidden, "eps": config.epsilon, "scale": 1 / sqrt(config.head_size),
         "pair": "e,c" if config.interleaved else "c,e",
         "pairs": f"e: {half}, c: 2" if config.interleaved else f"c: 2, e: {half}",
-        "head": "E" if config.tied else "H",
-    }
+        "dtype": config.dtype, "head": "E" if config.tied else "H",
+    }  # fmt: skip

@@ -24,7 +24,6 @@ from eindecomp.models.llama.read_folder import Generation, read_generation
 from eindecomp.models.llama.tokens import (
     NAME,
     GeneratedToken,
-    Sampler,
     Sampling,
     TextStream,
     Tokenizer,
@@ -150,9 +149,8 @@ class Llama:
         config = tied_as_stored(config, files)
         weights = load_weights(config, files)
         tokenizer = Tokenizer(folder) if (files.folder / NAME).exists() else None
-        generation = read_generation(folder)
         return Llama(
-            config, weights, devices, strategy, tokenizer, generation,
+            config, weights, devices, strategy, tokenizer, read_generation(folder),
             engine=engine, options=options,
         )  # fmt: skip
 
@@ -248,8 +246,7 @@ class Llama:
         for row, tokens in zip(table, rows, strict=True):
             row[: len(tokens)] = tokens
             row[len(tokens) :] = tokens[-1]  # a token of the prompt: its values are read anyway
-        plan = self.plan("prefill", *table.shape)
-        result = self._run(plan, table, {"last": lengths - 1})
+        result = self._run(self.plan("prefill", *table.shape), table, {"last": lengths - 1})
         if cache is not None:
             self._store(cache, cache.prompt(result), lengths, table.shape[1])
         self.counts.prompt_tokens += int(lengths.sum())
@@ -327,31 +324,25 @@ class Llama:
             raise InputError(f"stops are token numbers, not {quote(stops)}") from None
         sampler = (sampling or Sampling()).sampler()
         stream = None if self.tokenizer is None else TextStream(self.tokenizer, ids)
-        return self._generate(ids, tokens, sampler, stops, stream)
 
-    def _generate(
-        self,
-        ids: Sequence[int],
-        tokens: int,
-        sampler: Sampler,
-        stops: frozenset[int],
-        stream: TextStream | None,
-    ) -> Iterator[GeneratedToken]:
-        if tokens < 1:
-            return
-        cache = self.cache(1, len(ids))
-        logits = self.prefill(ids, cache)
-        for number in range(tokens):
-            token = sampler.choose(logits[0])
-            ended = token in stops
-            last = ended or number == tokens - 1
-            text = "" if stream is None or ended else stream.add(token)
-            if last and stream is not None:
-                text += stream.end()
-            yield GeneratedToken(token, text)
-            if last:
+        def generated() -> Iterator[GeneratedToken]:
+            if tokens < 1:
                 return
-            logits = self.step([token], cache)
+            cache = self.cache(1, len(ids))
+            logits = self.prefill(ids, cache)
+            for number in range(tokens):
+                token = sampler.choose(logits[0])
+                ended = token in stops
+                last = ended or number == tokens - 1
+                text = "" if stream is None or ended else stream.add(token)
+                if last and stream is not None:
+                    text += stream.end()
+                yield GeneratedToken(token, text)
+                if last:
+                    return
+                logits = self.step([token], cache)
+
+        return generated()
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens of a prompt.

@@ -124,8 +124,7 @@ class Cache:
             result: That of storing, with `result.tensor("new_KC0")`.
             lengths: The tokens of each sequence now, such as `np.array([15])`.
         """
-        layers = range(self.config.layers)
-        names = [f"{name}{k}" for k in layers for name in ("KC", "VC")]
+        names = [f"{name}{k}" for k in range(self.config.layers) for name in ("KC", "VC")]
         self.stored = {name: result.tensor(f"new_{name}") for name in names}
         self.lengths, self.latest = lengths.astype(np.int32), 0
 
@@ -170,14 +169,12 @@ class PlacedWeights:
             raise InputError("this model was closed")
         if id(plan) not in self._executables:
             executable = compile_plan(plan, self.engine)
-            weights = self._place(executable)
-            self._executables[id(plan)] = executable, executable.bind(weights)
+            self._executables[id(plan)] = executable, executable.bind(self._place(executable))
         return self._executables[id(plan)]
 
     def _place(self, executable: Executable) -> dict[str, Tensor]:
         """The weights in a plan's layouts, shared with earlier plans that want the same."""
-        inputs = {vertex.name for vertex in executable.plan.graph.inputs}
-        if inputs.isdisjoint(self._latest):
+        if not any(vertex.name in self._latest for vertex in executable.plan.graph.inputs):
             return {}  # it stores keys and values
         placed = executable.place(self._latest)
         for name, tensor in placed.items():

@@ -110,27 +110,15 @@ class RopeScaling:
 # Every setting but the sizes by which transformers changes a LLaMA's numbers, with the values for
 # which it computes what we do. Only `model_type` is required.
 _ONLY: dict[str, tuple[object, ...]] = {
-    "model_type": ("llama",),
-    "attribute_map": (None, {}),
-    "hidden_act": ("silu", None),
-    "attention_bias": (False, None),
-    "mlp_bias": (False, None),
-    "quantization_config": (None,),
-    "is_causal": (True,),
-    "is_encoder_decoder": (False, None),
-    "per_layer_config": (None, {}),
-    "num_kv_shared_layers": (None, 0),
-    "partial_rotary_factor": (None, 1, 1.0),
-    "fusion_config": (None,),
-    "transformers_weights": (None,),
-    "text_config": (None,),
-    "decoder": (None,),
-    "generator": (None,),
-}
-_NO_WINDOW: dict[str, tuple[object, ...]] = {
-    "sliding_window": (None,),
-    "attention_chunk_size": (None,),
-}
+    "model_type": ("llama",), "hidden_act": ("silu", None), "is_causal": (True,),
+    "num_kv_shared_layers": (None, 0), "partial_rotary_factor": (None, 1, 1.0),
+    **dict.fromkeys(("attention_bias", "mlp_bias", "is_encoder_decoder"), (False, None)),
+    **dict.fromkeys(("attribute_map", "per_layer_config"), (None, {})),
+    **dict.fromkeys((
+        "quantization_config", "fusion_config", "transformers_weights", "text_config", "decoder",
+        "generator",
+    ), (None,)),
+}  # fmt: skip
 
 
 def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
@@ -170,7 +158,11 @@ def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
     # there are no layer types.
     kinds: Any = values.get("layer_types")
     full = ["full_attention"] * len(kinds) if isinstance(kinds, list) and kinds else None  # pyright: ignore[reportUnknownArgumentType]
-    known = {"layer_types": (full,)} if kinds is not None else _NO_WINDOW
+    windows: dict[str, tuple[object, ...]] = {
+        "sliding_window": (None,),
+        "attention_chunk_size": (None,),
+    }
+    known = windows if kinds is None else {"layer_types": (full,)}
     for name, supported in {**_ONLY, **known}.items():
         if name != "model_type" and name not in values:
             continue

@@ -182,7 +182,6 @@ def random_weights(config: Config, seed: int = 0) -> dict[str, Array]:
         if len(weight.shape) == 1:
             weights[weight.name] = np.ones(weight.seen, to)
             continue
-        scale = np.float32(weight.shape[-1] ** -0.5)
-        drawn = rng.standard_normal(weight.shape, np.float32) * scale
+        drawn = rng.standard_normal(weight.shape, np.float32) * np.float32(weight.shape[-1] ** -0.5)
         weights[weight.name] = drawn.astype(to, copy=False).reshape(weight.seen)
     return weights

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -109,9 +108,7 @@ def product_symbols(numbers: Any, left: int, right: int) -> tuple[Symbols, Symbo
     return first, tuple(second), (*map(int, batch), *free, *(s for s in second if s not in first))
 
 
-def _vote_linear(
-    op: Equation, x: View, y: View, first: Sequence[int], second: Sequence[int]
-) -> None:
+def _vote_linear(op: Equation, x: View, y: View, first: Symbols, second: Symbols) -> None:
     """Suggest names of a linear layer: what it contracts, its features, what they are of."""
     contracted = [s for s in first if s in second]
     free, features = [s for s in first if s not in second], [s for s in second if s not in first]
@@ -152,10 +149,8 @@ def _convolution(op: Equation, x: View, w: View) -> View:
         order = [1, 0, *range(2, len(apart.dims))]
         merged = (batch // by_batch, by_batch * channels, *rest)
         x, groups = trace.reshape(trace.transpose(apart, order), merged), by_batch
-    made = operations.convolved(
-        trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype
-    )
-    return trace.transpose(made, [numbers.out_spec.index(place) for place in range(len(made.dims))])
+    x = operations.convolved(trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype)
+    return trace.transpose(x, [numbers.out_spec.index(place) for place in range(len(x.dims))])
 
 
 _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}

@@ -14,9 +14,7 @@ from eindecomp.frontends.jax.registry import Equation, primitive
 
 @primitive("broadcast_in_dim")
 def _broadcast_in_dim(op: Equation, x: View, *_: View) -> View:
-    return operations.placed(
-        op.trace, x, [int(place) for place in op.params["broadcast_dimensions"]], op.shape
-    )
+    return operations.placed(op.trace, x, op.params["broadcast_dimensions"], op.shape)
 
 
 @primitive("reshape")
@@ -72,9 +70,7 @@ def _concatenate(op: Equation, *arrays: View) -> View:
 
 @primitive("split")
 def _split(op: Equation, x: View) -> list[View]:
-    return operations.cut_apart(
-        op.trace, x, int(op.params["axis"]), [int(n) for n in op.params["sizes"]]
-    )
+    return operations.cut_apart(op.trace, x, op.params["axis"], op.params["sizes"])
 
 
 @primitive("stack")
@@ -116,38 +112,36 @@ def _dynamic_update_slice(op: Equation, x: View, update: View, *starts: View) ->
     return put(op, x, update, {place: starts[place] for place in places})
 
 
-def put(
-    op: Equation, x: View, update: View, starts: dict[int, View], *, clamp: bool = True
-) -> View:
+def put(op: Equation, x: View, part: View, starts: dict[int, View], *, clamp: bool = True) -> View:
     """An array with the window that starts at given indices replaced.
 
     Starts are clamped so that the window fits, or else windows that do not fit are dropped.
     """
     if not starts:
-        return update
-    lasts = {place: x.shape[place] - update.shape[place] for place in starts}
+        return part
+    lasts = {place: x.shape[place] - part.shape[place] for place in starts}
     [(place, start), *more] = starts.items()
     if start.number is not None and not more:
         at = int(start.number.real)
         if not clamp and not 0 <= at <= lasts[place]:
             return x
-        return operations.replaced(op.trace, x, place, min(max(at, 0), lasts[place]), update)
+        return operations.replaced(op.trace, x, place, min(max(at, 0), lasts[place]), part)
     masks: list[View] = []
     for place, start in starts.items():
         at = clamped(op, start, lasts[place]) if clamp else op.trace.cast(start, "int64")
         offset = op.trace.map("x - y", op.trace.iota(x.shape[place], "int64"), at)
-        size = op.trace.number(update.shape[place], "int64")
+        size = op.trace.number(part.shape[place], "int64")
         within = op.trace.map("x >= 0 and x < y", offset, size)
-        if not clamp and update.shape[place] > 1:
+        if not clamp and part.shape[place] > 1:
             fits = op.trace.map("x >= 0 and x <= y", at, op.trace.number(lasts[place], "int64"))
             within = op.trace.map("x and y", within, fits)
         for _ in range(len(x.dims) - place - 1):
             within = op.trace.unsqueeze(within, len(within.dims))
         masks.append(within)
-        if update.shape[place] == 1:
+        if part.shape[place] == 1:
             continue
-        update = op.trace.take(update, place, op.trace.map("min(max(x, 0), y - 1)", offset, size))
-    return op.map("where(x, y, z)", reduce(partial(op.trace.map, "x and y"), masks), update, x)
+        part = op.trace.take(part, place, op.trace.map("min(max(x, 0), y - 1)", offset, size))
+    return op.map("where(x, y, z)", reduce(partial(op.trace.map, "x and y"), masks), part, x)
 
 
 # `gather` and `scatter` in all forms: rows at indices, windows at starts, and both at once
@@ -155,13 +149,11 @@ def put(
 
 @primitive("gather")
 def _gather(op: Equation, x: View, indices: View) -> View:
-    trace, numbers = op.trace, op.params["dimension_numbers"]
+    trace, dnums = op.trace, op.params["dimension_numbers"]
     sizes = [int(size) for size in op.params["slice_sizes"]]
     batch = indices.shape[:-1]
-    shared = dict(
-        zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
-    )
-    dims = [int(dim) for dim in numbers.start_index_map]
+    shared = dict(zip(dnums.operand_batching_dims, dnums.start_indices_batching_dims, strict=True))
+    dims = [int(dim) for dim in dnums.start_index_map]
     _vote(op, x, indices, dims)
     starts: dict[int, View] = {}
     for dim, index in zip(dims, columns(op, indices), strict=True):
@@ -193,11 +185,11 @@ def _gather(op: Equation, x: View, indices: View) -> View:
     rest = [k for k in range(len(x.dims)) if k not in starts and k not in shared]
     axes = [*(DimOf(True, k) for k in range(len(batch)))]
     axes += [DimOf(False, dim) for dim in (*windows, *rest)]
-    gone = {*numbers.collapsed_slice_dims, *shared}
+    gone = {*dnums.collapsed_slice_dims, *shared}
     kept = iter(DimOf(False, k) for k in range(len(x.dims)) if k not in gone)
     places = iter(range(len(batch)))
     wanted = [
-        next(kept) if k in numbers.offset_dims else DimOf(True, next(places))
+        next(kept) if k in dnums.offset_dims else DimOf(True, next(places))
         for k in range(len(op.shape))
     ]
     return trace.expand(arranged(op, made, axes, wanted), op.shape)
@@ -274,9 +266,7 @@ def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
         for k in range(len(updates.dims))
     ]
     sizes = {a.place: updates.shape[k] for k, a in enumerate(axes) if not a.of_indices}
-    starts = dict(
-        zip(map(int, numbers.scatter_dims_to_operand_dims), columns(op, indices), strict=True)
-    )
+    starts = dict(zip(numbers.scatter_dims_to_operand_dims, columns(op, indices), strict=True))
     starts = {d: i for d, i in starts.items() if sizes.get(d, 1) < x.shape[d] or x.shape[d] == 1}
     starts |= {
         d: op.trace.number(0, "int64")
@@ -286,9 +276,7 @@ def _scatter(op: Equation, x: View, indices: View, updates: View) -> View:
     if prod(indices.shape[:-1]) == 1 and not numbers.operand_batching_dims:
         return _put_window(way, op, x, updates, axes, starts)
     if any(sizes.get(d, 1) > 1 for d in starts):
-        op.refuse(
-            "it scatters windows at several starts along a dimension of which they are a part"
-        )
+        op.refuse("it scatters windows at several starts along a dimension of which they are part")
     shared = dict(
         zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     )

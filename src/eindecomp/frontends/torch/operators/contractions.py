@@ -49,11 +49,9 @@ def matmul(op: Operation, x: View, other: View | None = None, mat2: View | None 
 
 
 @operator("aten.addmm", "aten.baddbmm")
-def add_product(
-    op: Operation, x: View, beta: Number = 1, alpha: Number = 1, **factors: View
-) -> View:
+def add_product(op: Operation, x: View, beta: Number = 1, alpha: Number = 1, **pair: View) -> View:
     """A product of matrices added to another matrix."""
-    left, right = factors.values()
+    left, right = pair.values()
     op.trace.vote(right, (*(None,) * (len(right.dims) - 1), "f"), 1)
     made = matmul(op, left, right)
     if beta == 0:
@@ -71,9 +69,7 @@ def einsum(op: Operation, equation: str, tensors: Sequence[View], **_: Any) -> V
     for tensor, term in zip(tensors, terms, strict=True):
         if "..." not in equation and len({*term}) == len(term):
             op.trace.vote(tensor, [c.lower() for c in term], 1)
-    reads = [
-        Indexed(tensor, tuple(map(ord, term))) for tensor, term in zip(tensors, terms, strict=True)
-    ]
+    reads = [Indexed(x, tuple(map(ord, term))) for x, term in zip(tensors, terms, strict=True)]
     return op.trace.einsum(reads, [*map(ord, output)], dtype=op.dtype)
 
 

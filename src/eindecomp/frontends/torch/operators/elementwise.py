@@ -159,8 +159,7 @@ def dropout(op: Operation, x: View, p: float, train: bool) -> View:
 @operator("aten.view_as_complex", "aten.view_as_complex_copy")
 def as_complex(op: Operation, x: View) -> View:
     """Numbers of pairs along the last dimension."""
-    last = len(x.dims) - 1
-    pair = [op.trace.index(x, last, part) for part in (0, 1)]
+    pair = [op.trace.index(x, len(x.dims) - 1, part) for part in (0, 1)]
     return op.trace.map(COMPLEX, *pair, dtype=op.dtype)
 
 
