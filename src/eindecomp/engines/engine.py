@@ -66,7 +66,6 @@ class Prepared(Protocol):
 
     def close(self) -> None:
         """Let go of what is kept for the next run; tensors last as long as somebody has them."""
-        ...
 
 
 class Engine(Protocol):

@@ -275,11 +275,7 @@ def _broadcast(graph: Graph, operands: Operands) -> Operands:
 
 
 def _with_numbers(
-    graph: Graph,
-    join: Expr,
-    operands: Operands,
-    labels: Sequence[str],
-    sizes: Mapping[str, int],
+    graph: Graph, join: Expr, operands: Operands, labels: Sequence[str], sizes: Mapping[str, int]
 ) -> Expr:
     """Add an operand for each label whose number a join reads, after the others."""
     start = len(operands)

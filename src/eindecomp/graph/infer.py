@@ -30,10 +30,7 @@ Operand = Vertex | BareOperand
 
 
 def infer(
-    op: Op,
-    operands: Sequence[Operand],
-    sizes: Mapping[str, int],
-    scalars: Mapping[str, DType],
+    op: Op, operands: Sequence[Operand], sizes: Mapping[str, int], scalars: Mapping[str, DType]
 ) -> tuple[Shape, DType]:
     """The shape and type of a vertex; `sizes` are those of labels no input has.
 
@@ -94,10 +91,7 @@ def _pick(output: Labels, sizes: Mapping[str, int]) -> Shape:
 
 
 def _einsum(
-    op: EinSum,
-    operands: Sequence[Operand],
-    sizes: Mapping[str, int],
-    scalars: Mapping[str, DType],
+    op: EinSum, operands: Sequence[Operand], sizes: Mapping[str, int], scalars: Mapping[str, DType]
 ) -> tuple[Shape, DType]:
     shape = _pick(op.output, {**sizes, **label_sizes(op.inputs, operands)})
     for name in used_scalars(op.join):
@@ -111,10 +105,7 @@ def _einsum(
 # Layers repeat, and every rewrite checks every vertex again.
 @lru_cache(maxsize=2**14)
 def _einsum_type(
-    join: Expr,
-    agg: Monoid | None,
-    types: tuple[DType, ...],
-    scalars: tuple[tuple[str, DType], ...],
+    join: Expr, agg: Monoid | None, types: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
 ) -> DType:
     known = dict(scalars)
     if agg is None:

@@ -65,14 +65,12 @@ class TileKernel(Protocol):
         self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
     ) -> None:
         """Compute the finished result into `out`."""
-        ...
 
     def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
         """Compute several tiles, which do not overlap, on as many cores as the library likes to.
 
         One tile after another will do.
         """
-        ...
 
     def partial(
         self,
@@ -81,15 +79,12 @@ class TileKernel(Protocol):
         scalars: Sequence[object] = (),
     ) -> None:
         """Compute the state of this tile's share of an aggregation."""
-        ...
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
         """Combine two states, element by element, into the first."""
-        ...
 
     def finish(self, state: Sequence[Array], out: Array) -> None:
         """Turn a state into the result."""
-        ...
 
 
 class KernelLibrary(Protocol):
@@ -98,10 +93,8 @@ class KernelLibrary(Protocol):
     Arrays have a `shape` and can be sliced; a slice is a view, which engines use to cut tiles.
     """
 
-    @property
-    def name(self) -> str:
-        """The package whose arrays these are."""
-        ...
+    name: str
+    """The package whose arrays these are."""
 
     def kernel(self, graph: Graph, vertex: Vertex) -> TileKernel:
         """The kernel of a vertex, which is neither an input nor a fill; equal ones share it."""
@@ -123,11 +116,9 @@ class KernelLibrary(Protocol):
 
         `scalars` and `types` are the values and types of the graph's run-time scalars.
         """
-        ...
 
     def copy(self, target: Array, source: Array) -> None:
         """Copy elements from one array of the library to another of the same shape and type."""
-        ...
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Array:
         """An array of the library with these elements; it may share their memory."""

@@ -17,10 +17,7 @@ from eindecomp.lang.scalar import DEFINITIONS, FUNCTIONS, Arg, Call, Const, Expr
 
 
 def compile_scalar(
-    expr: Expr,
-    arity: int,
-    backend: Mapping[str, Callable[..., Any]],
-    scalars: Sequence[str] = (),
+    expr: Expr, arity: int, backend: Mapping[str, Callable[..., Any]], scalars: Sequence[str] = ()
 ) -> Callable[..., Any]:
     """Make a function of `arity` inputs, then of the named run-time scalars.
 

@@ -29,11 +29,7 @@ from eindecomp.lang.simplify import simplify
 
 
 def pullback(
-    expr: Expr,
-    wrt: int,
-    adjoint: Expr,
-    args: Sequence[DType],
-    scalars: Mapping[str, DType],
+    expr: Expr, wrt: int, adjoint: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
 ) -> Expr | None:
     """What reaches input `wrt` when `adjoint` reaches the expression; None if nothing does.
 

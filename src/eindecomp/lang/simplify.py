@@ -38,9 +38,7 @@ from eindecomp.lang.scalar_types import call_type, exact_integer, type_of, with_
 
 
 def simplify(
-    expr: Expr,
-    args: Sequence[DType] | None = None,
-    scalars: Mapping[str, DType] | None = None,
+    expr: Expr, args: Sequence[DType] | None = None, scalars: Mapping[str, DType] | None = None
 ) -> Expr:
     """Fold literals and drop operations that do nothing, for inputs of the given types (float32).
 

@@ -284,13 +284,7 @@ def copy_in_rounds(
 
 
 def add_up(
-    here: Here,
-    partial: Tiling,
-    home: Tiling,
-    axes: int,
-    split: int,
-    x: jax.Array,
-    whole: bool,
+    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array, whole: bool
 ) -> jax.Array | None:
     """The sum of partial results, None where pieces differ; XLA decides in which order it adds.
 

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from eindecomp.engines.array_files import check_outputs
-from eindecomp.engines.ray.cluster import (
-    Cluster,
-    StoredJob,
-    Submitting,
-    check_address,
-    recoveries,
-)
+from eindecomp.engines.ray.cluster import Cluster, StoredJob, Submitting, check_address, recoveries
 from eindecomp.engines.ray.run import RayRun, what_it_makes
 from eindecomp.engines.ray.tasks import Job, job_of
 from eindecomp.engines.ray.tensors import (

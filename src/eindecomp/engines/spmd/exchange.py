@@ -51,7 +51,6 @@ class Pending(Protocol):
 
     def wait(self) -> None:
         """Return when it is done: what was sent may be changed, what was asked for is there."""
-        ...
 
 
 class Carrier(Protocol):
@@ -88,7 +87,6 @@ class Transport(Carrier, Protocol):
 
     def post(self, state: bytes) -> None:
         """Tell the ranks that watch this one how it is; called by the watching thread only."""
-        ...
 
     def heard(self) -> dict[int, bytes]:
         """What ranks have told since this was asked last; called by the watching thread only."""
@@ -100,7 +98,6 @@ class Transport(Carrier, Protocol):
 
     def abort(self) -> None:
         """End the whole job at once, this process too."""
-        ...
 
 
 class RankArrays(Protocol):
@@ -139,11 +136,9 @@ class RankArrays(Protocol):
 
     def give(self, array: Array) -> None:
         """Take back an array that nobody reads any more; its memory may be used again."""
-        ...
 
     def let_go(self) -> None:
         """Let go of all arrays that were given back."""
-        ...
 
     def neighbours(self) -> Mapping[int, int]:
         """The processes of the ranks that can read this rank's shared arrays where they are."""
@@ -151,7 +146,6 @@ class RankArrays(Protocol):
 
     def settle(self) -> None:
         """Wait until the device has done all that it was told to."""
-        ...
 
 
 # Blocks of arrays

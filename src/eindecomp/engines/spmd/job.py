@@ -21,13 +21,7 @@ from eindecomp.engines.spmd.exchange import RankArrays, Transport
 from eindecomp.engines.spmd.watch import NOWHERE, Watch, watch_of
 from eindecomp.engines.tensor import Tensor, as_numpy
 from eindecomp.engines.whole_files import beside, put_in_place, remove
-from eindecomp.errors import (
-    EinDecompError,
-    InputError,
-    RunError,
-    needing_extras,
-    not_installed,
-)
+from eindecomp.errors import EinDecompError, InputError, RunError, needing_extras, not_installed
 from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, show_box, volume
 from eindecomp.layout.mesh import Mesh

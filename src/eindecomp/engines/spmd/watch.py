@@ -122,12 +122,7 @@ class Seen:
 
 
 def verdict(
-    own: int,
-    seen: Mapping[int, Seen],
-    waits_since: float,
-    now: float,
-    timeout: float,
-    run: int = 0,
+    own: int, seen: Mapping[int, Seen], waits_since: float, now: float, timeout: float, run: int = 0
 ) -> tuple[int, str] | None:
     """Which rank keeps this one waiting in vain and why; None if there is hope.
 

@@ -32,14 +32,7 @@ from eindecomp.layout.boxes import Box, Range, inside, meet, show_box, volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Generate,
-    Move,
-    ReduceScatter,
-    kind_of,
-)
+from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter, kind_of
 
 _BRIEF = 2e-2
 """Seconds of a program below which all its EinSums are cut anew."""

@@ -181,10 +181,7 @@ class EinSumKernel:
         return call
 
     def _check(
-        self,
-        operands: Sequence[Array | None],
-        outputs: Sequence[Array],
-        types: tuple[DType, ...],
+        self, operands: Sequence[Array | None], outputs: Sequence[Array], types: tuple[DType, ...]
     ) -> None:
         for k, (array, of) in enumerate(zip(operands, self.dtypes, strict=True)):
             if k >= self._read:

@@ -25,13 +25,7 @@ from eindecomp.layout.cut import Axes, Cut, axes_in, pending_in, pending_span, t
 from eindecomp.layout.overlaps import fullest, is_inside
 from eindecomp.layout.view import View, view_of
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import (
-    Decision,
-    Wait,
-    cut_of,
-    decided_choices,
-    summed_axes,
-)
+from eindecomp.planner.space.choices import Decision, Wait, cut_of, decided_choices, summed_axes
 
 Taken = Literal["all", "gradients", "none"]
 """By what turns are taken: engines that attend by one kernel take them for gradients alone."""

@@ -39,7 +39,6 @@ class CompiledFunction(Protocol):
 
     def __call__(self, argument: int, /) -> None:
         """Run it."""
-        ...
 
 
 _lock = threading.Lock()
@@ -132,12 +131,7 @@ def vector_registers() -> int:
 def _target_machine() -> Any:
     _, cpu, features = processor()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu,
-        features=features,
-        opt=3,
-        reloc="default",
-        codemodel="jitdefault",
-        jit=True,
+        cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )
 
 

@@ -81,7 +81,6 @@ class Launch(Protocol):
         self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array], /
     ) -> None:
         """Compute the outputs."""
-        ...
 
 
 class _Arguments:
@@ -194,10 +193,7 @@ class Loops:
     _calls: dict[Any, LoopsCall | None] = field(default_factory=dict[Any, Any], init=False)
 
     def run(
-        self,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-        scalars: Sequence[Array] = (),
+        self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array] = ()
     ) -> None:
         """Compute the outputs; they overlap no input unless `overlaps` is set."""
         key = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
@@ -328,11 +324,7 @@ def _cost(layout: Strides, vector: str, itemsizes: Sequence[int]) -> tuple[float
 
 
 def _blocking(
-    program: PointProgram,
-    layout: Strides,
-    vector: str,
-    results: list[str],
-    aggregated: list[str],
+    program: PointProgram, layout: Strides, vector: str, results: list[str], aggregated: list[str]
 ) -> tuple[str | None, int, int]:
     """The loop whose rows share what they read, how many rows, and how far to unroll."""
     points = prod(layout.sizes.values())

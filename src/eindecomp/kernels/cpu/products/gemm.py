@@ -191,9 +191,7 @@ def price(matrices: Matrices) -> float:
 
 
 def _product(
-    matrices: Matrices,
-    types: tuple[DType, DType, DType],
-    computed: tuple[DType, DType, DType],
+    matrices: Matrices, types: tuple[DType, DType, DType], computed: tuple[DType, DType, DType]
 ) -> StackProduct:
     """The matrices by their places in memory, or in copies of the types that are computed."""
     layout, sizes = matrices.layout, matrices.layout.sizes
