@@ -20,7 +20,7 @@ from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box
 
 if TYPE_CHECKING:
-    from eindecomp.engines.result import Listener, Result
+    from eindecomp.engines.result import ByName, Listener, Result
     from eindecomp.engines.tensor import Tensor
     from eindecomp.planner.plan import Plan
 
@@ -50,11 +50,7 @@ class Prepared(Protocol):
         ...
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Compute the outputs.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from eindecomp.engines.array_files import open_stored
 from eindecomp.engines.engine import Engine, Prepared
-from eindecomp.engines.result import Listener, Result
+from eindecomp.engines.result import ByName, Listener, Result
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError, suggest
 from eindecomp.graph.arrays import check_names, to_scalars, to_stored
@@ -270,11 +270,7 @@ class BoundProgram:
         return self.prepared.place(name, given)
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Compute the outputs from the other inputs."""
         return self.prepared.run({**self.inputs, **inputs}, scalars, donated, on_event)

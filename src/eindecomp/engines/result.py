@@ -91,6 +91,8 @@ class TensorFreed:
 
 Event = RunStarted | KernelCompiled | TaskStarted | TaskFinished | BytesMoved | TensorFreed
 Listener = Callable[[Event], None]
+ByName = Mapping[str, Any]
+"""The inputs that a run is given, or its run-time scalars."""
 
 
 # What a run gives back
@@ -229,10 +231,17 @@ def naming(vertex: Vertex, box: Box, device: int) -> Generator[None]:
     except RunError:
         raise
     except Exception as error:
-        ours = isinstance(error, EinDecompError)
-        why = str(error) if ours else f"{type(error).__name__}: {error}"
-        where = f"{vertex}, tile {show_box(box)} on device {device}"
-        raise RunError(f"{where}: {why}") from error
+        raise failed_at(vertex, box, device, error) from error
+
+
+def failed_at(vertex: Vertex, box: Box, device: int, error: Exception) -> RunError:
+    """What to raise for an error within a tile."""
+    return RunError(f"{vertex}, tile {show_box(box)} on device {device}: {reason(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """An error in words: of others' errors, which say less, the type too."""
+    return str(error) if isinstance(error, EinDecompError) else f"{type(error).__name__}: {error}"
 
 
 class RunRecord:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from eindecomp.engines.engine import Ranks, agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
@@ -30,10 +30,6 @@ from eindecomp.engines.whole_files import (
 )
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import Array
-
-if TYPE_CHECKING:
-    pass
-
 
 FORMAT = "eindecomp checkpoint"
 VERSION = 1

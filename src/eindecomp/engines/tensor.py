@@ -6,7 +6,8 @@ blocks are put together again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import compress
@@ -143,13 +144,20 @@ def block_of(array: Any, box: Box) -> Array:
     """
     if not volume(box):
         return np.empty(shape_of(box), array.dtype)
-    try:
+    with reading_input("an input"):
         where = tuple(slice(low, high) for low, high in box) if box else ...
         return np.array(array[where], order="C")
+
+
+@contextmanager
+def reading_input(what: str) -> Generator[None]:
+    """Names an input in an error of its storage, as of a file that was closed or a lost disk."""
+    try:
+        yield
     except EinDecompError:
         raise
-    except Exception as error:  # as of a file that was closed, or a disk that is gone
-        raise InputError(f"{type(error).__name__}: {error}, when an input was read") from error
+    except Exception as error:
+        raise InputError(f"{type(error).__name__}: {error}, when {what} was read") from error
 
 
 def as_numpy(block: object) -> Array:

@@ -84,7 +84,7 @@ def test_large_vertices_are_cut_along_their_results():
     plan = ed.plan(graph, 2, strategy=["j"])
     with cores(2):
         program = ThreadsEngine().prepare(plan)
-        found = program.run(arrays, {})
+        found = program.run(arrays, {}, (), None)
     cut = together(program)
     assert {"H", "G", "P"} <= cut.keys()
     assert all(len(boxes) == 2 for boxes in cut.values())
@@ -100,7 +100,7 @@ def test_one_device_or_core_is_not_given_parts(devices, count):
     with cores(count):
         program = ThreadsEngine().prepare(ed.plan(graph, devices))
         assert not together(program)
-        assert program.run(arrays_for(graph), {}).stats.workers == 1
+        assert program.run(arrays_for(graph), {}, (), None).stats.workers == 1
 
 
 LONG = "input X[i: 2000, j: 2000], Y[j, k: 2000]\nZ[i,k] <- {} X[i,j] {} Y[j,k]\noutput Z"

@@ -8,34 +8,25 @@ counted as it is copied. Nothing is shared, merged or reordered, so that a wrong
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.resources import check_space, needed_space
-from eindecomp.engines.result import Listener, Result, RunRecord, TensorFreed
-from eindecomp.engines.tensor import Tensor, block_of, cut_into_blocks, tensor_of_blocks
+from eindecomp.engines.result import ByName, Listener, Result, RunRecord, TensorFreed
+from eindecomp.engines.tensor import Tensor, block_of, place_in_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array
-from eindecomp.layout.boxes import Box, shape_of, volume, within
-from eindecomp.layout.tiling import Tiling, uncut
+from eindecomp.layout.boxes import Box, volume, within
+from eindecomp.layout.tiling import Tiling
 from eindecomp.planner.plan import Plan
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceStep, moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Step,
-)
 
 if TYPE_CHECKING:
     from eindecomp.engines.tensor import Blocks
@@ -64,33 +55,10 @@ class ApartProgram:
 
     def place(self, name: str, given: Any) -> Tensor:
         """Give every device its blocks of an input."""
-        devices = self._devices({})
-        wanted = self.program.layouts_of(name)
-        blocks = {tiling: self._blocks(given, tiling, devices) for tiling in wanted}
-        return tensor_of_blocks(self.program, NAME, name, blocks)
-
-    def _blocks(self, given: Any, wanted: Tiling, devices: list[Device]) -> list[Array]:
-        """Every device's block of an input: a copy, or where it lies so already, that block."""
-        if not isinstance(given, Tensor):
-            return cut_into_blocks(self.program.mesh, wanted, given)
-        if given.mesh != self.program.mesh:
-            return cut_into_blocks(self.program.mesh, wanted, given.numpy())
-        held: Blocks = given.held()
-        if wanted in held:
-            return held[wanted]
-        blocks: list[Array] = []
-        for device in devices:
-            shape = shape_of(wanted.box(self.program.mesh, device.number))
-            blocks.append(np.empty(shape, given.dtype))
-            _rearrange(held, wanted, device, blocks[-1])
-        return blocks
+        return place_in_blocks(self.program, NAME, name, given)
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Carry out all steps."""
         del donated  # their arrays are let go of with the tensors
@@ -111,12 +79,7 @@ class ApartProgram:
     def _output(self, name: str, run: _ApartRun) -> Tensor:
         number = self.program.outputs.get(name)
         if number is None:
-            given = run.inputs[name]
-            if isinstance(given, Tensor):  # what is made of it outlives it
-                return replace(given, name=name)
-            whole = Tiling(uncut(self.program.graph[name].shape))
-            blocks = [block_of(given, whole.box(self.program.mesh, 0))] * self.program.devices
-            return tensor_of_blocks(self.program, NAME, name, {whole: blocks})
+            return self.place(name, run.inputs[name])
         blocks = [device.buffers[number].arrays[0] for device in run.devices]
         return tensor_of_blocks(
             self.program, NAME, name, {self.program.buffers[number].tiling: blocks}
@@ -139,7 +102,7 @@ class _ApartRun:
     def __post_init__(self) -> None:
         self.program = self.owner.program
 
-    def carry_out(self, number: int, step: Step) -> None:
+    def carry_out(self, number: int, step: steps.Step) -> None:
         """One step on every device."""
         before = sum(device.received for device in self.devices)
         for device, row in zip(self.devices, self.owner.rows, strict=True):
@@ -147,7 +110,7 @@ class _ApartRun:
             with self.record.task(own, device.number):
                 self._on(device, own)
         moved = sum(device.received for device in self.devices) - before
-        if isinstance(step, Load):
+        if isinstance(step, steps.Load):
             self.placed += moved
         else:
             self.record.moved(step, moved)
@@ -156,32 +119,32 @@ class _ApartRun:
         """A device's part of a step."""
         step = own.step
         match step:
-            case Load():
+            case steps.Load():
                 self._load(device, step, own)
-            case Generate():
+            case steps.Generate():
                 device.generate(own)
-            case Compute():
+            case steps.Compute():
                 device.compute(own)
-            case Move():
+            case steps.Move():
                 self._move(device, step, own)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 members = (self.devices[member] for member in own.members)
                 device.reduce(own, (self._part(device, m, step, own.box) for m in members))
-            case AllGather():
+            case steps.AllGather():
                 for piece in own.exchange.receives:
                     peer = self.devices[piece.peer]
                     device.copy_block(step.buffer, peer, step.buffer, piece.box)
-            case Free():
+            case steps.Free():
                 freed = device.free(step.buffer)
                 self.record.tell(TensorFreed(self.program.buffers[step.buffer].tensor, freed))
 
-    def _part(self, device: Device, member: Device, step: ReduceScatter, box: Box) -> Any:
+    def _part(self, device: Device, member: Device, step: steps.ReduceScatter, box: Box) -> Any:
         """A member's partial result: all of a block, or its rows that the member's index names."""
         if step.rows is None or member is device:
             return device.fetch(member, step.source, box)
         return device.fetch_rows(member, step.source, box, member.named(step.rows, box))
 
-    def _load(self, device: Device, step: Load, own: DeviceStep) -> None:
+    def _load(self, device: Device, step: steps.Load, own: DeviceStep) -> None:
         buffer = self.program.buffers[step.into]
         given = self.inputs[buffer.tensor]
         if not isinstance(given, Tensor):
@@ -197,7 +160,7 @@ class _ApartRun:
             return
         device.hold(step.into, HeldBlock(own.box, (block,), block.nbytes))
 
-    def _move(self, device: Device, step: Move, own: DeviceStep) -> None:
+    def _move(self, device: Device, step: steps.Move, own: DeviceStep) -> None:
         into = self.program.buffers[step.into]
         if is_view(self.program, into, device.number) and volume(own.box):
             views = device.read(step.source, own.box)

@@ -39,21 +39,9 @@ from eindecomp.kernels.jax.tile_kernels import TracedKernel, kernel_of
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.tiling import Tiling
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import is_first
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Gathered,
-    Generate,
-    Load,
-    Move,
-    Read,
-    ReduceScatter,
-    Step,
-    pattern_of,
-)
 
 States = tuple[jax.Array, ...]
 
@@ -92,9 +80,9 @@ class ForDevices:
         )
 
     @cached_property
-    def lookups(self) -> tuple[Compute, ...]:
+    def lookups(self) -> tuple[steps.Compute, ...]:
         """The steps that look up rows, in the order of `TracedProgram.indices`."""
-        computed = [step for step in self.program.steps if isinstance(step, Compute)]
+        computed = [step for step in self.program.steps if isinstance(step, steps.Compute)]
         by = self.program.computed_by
         return tuple(step for step in computed if isinstance(by(step).op, Gather | ScatterAdd))
 
@@ -177,7 +165,7 @@ def compiled_move(
 ) -> Callable[[jax.Array], jax.Array]:
     """What brings a tensor from one layout into another."""
     mesh = program.mesh
-    pattern = pattern_of(mesh, held.tiling, wanted.tiling)
+    pattern = steps.pattern_of(mesh, held.tiling, wanted.tiling)
 
     def on_device(part: jax.Array) -> jax.Array:
         block = held.block(part)
@@ -227,36 +215,36 @@ class TracedProgram:
     def __post_init__(self) -> None:
         self.here = Here(self.program.mesh)
 
-    def carry_out(self, step: Step) -> None:
+    def carry_out(self, step: steps.Step) -> None:
         """One step."""
         buffers = self.program.buffers
         match step:
-            case Load():
+            case steps.Load():
                 pass  # it is there from the beginning
-            case Generate():
+            case steps.Generate():
                 with _scope(buffers[step.into].tensor):
                     self._generate(step)
-            case Free():
+            case steps.Free():
                 del self.arrays[step.buffer]
-            case Compute():
+            case steps.Compute():
                 with _scope(step.vertex):
                     self._compute(step)
-            case Move():
+            case steps.Move():
                 with _scope(step.vertex):
                     self._move(step)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 with _scope(step.vertex):
                     self._reduce(step, self._kernel(step))
-            case AllGather():
+            case steps.AllGather():
                 with _scope(step.vertex):
                     self._gather_shares(step)
 
-    def _kernel(self, step: Compute | ReduceScatter) -> TracedKernel:
+    def _kernel(self, step: steps.Compute | steps.ReduceScatter) -> TracedKernel:
         return kernel_of(self.program.graph, self.program.computed_by(step), self.precision)
 
     # What a device computes alone
 
-    def _generate(self, step: Generate) -> None:
+    def _generate(self, step: steps.Generate) -> None:
         buffer = self.program.buffers[step.into]
         made = self._filled(buffer.tensor, buffer.tiling)
         self.arrays[step.into] = self._once(buffer.tensor, (made,))
@@ -269,7 +257,7 @@ class TracedProgram:
         start = self.here.place(lows, len(own.shape))
         return filled(op, start, own.shape, self.scalars, graph.scalars)
 
-    def _compute(self, step: Compute) -> None:
+    def _compute(self, step: steps.Compute) -> None:
         """Compute a tile, once for each combination of shapes that devices have."""
         mesh, scalars = self.program.mesh, [*self.scalars.values()]
         kernel = self._kernel(step)
@@ -299,7 +287,7 @@ class TracedProgram:
         if index is not None:
             self.indices.append(index)
 
-    def _block(self, read: Read, wanted: Lying, shape: tuple[int, ...]) -> jax.Array:
+    def _block(self, read: steps.Read, wanted: Lying, shape: tuple[int, ...]) -> jax.Array:
         """The block of a shape that a device reads, of an array that may be larger."""
         [x] = self.arrays[read.buffer]
         if 0 in shape:  # which lies nowhere, and yet has sides
@@ -318,7 +306,7 @@ class TracedProgram:
 
     # What devices do together
 
-    def _move(self, step: Move) -> None:
+    def _move(self, step: steps.Move) -> None:
         mesh = self.program.mesh
         held, wanted = (self.program.buffers[k].tiling for k in (step.source, step.into))
         [x] = self.arrays[step.source]
@@ -328,7 +316,7 @@ class TracedProgram:
             moved = jnp.where(self.here.pick(has) == 1, moved, self._filled(step.identity, wanted))
         self.arrays[step.into] = (moved,)
 
-    def _reduce(self, step: ReduceScatter, kernel: TracedKernel) -> None:
+    def _reduce(self, step: steps.ReduceScatter, kernel: TracedKernel) -> None:
         buffers = self.program.buffers
         parts, home = (buffers[k].tiling for k in (step.source, step.into))
         states = self.arrays[step.source]
@@ -348,11 +336,11 @@ class TracedProgram:
         total = combine_shares(self.here, parts, shares, step.axes, states, kernel.combined, wide)
         self.arrays[step.into] = self._once(step.vertex, (kernel.finished(total),))
 
-    def _gather_shares(self, step: AllGather) -> None:
+    def _gather_shares(self, step: steps.AllGather) -> None:
         if step.buffer in self.whole:
             return
         home, sizes = self.program.buffers[step.buffer].tiling, self.program.mesh.sizes
-        pattern = Gathered(tuple(k for k in range(len(sizes)) if step.axes >> k & 1), ())
+        pattern = steps.Gathered(tuple(k for k in range(len(sizes)) if step.axes >> k & 1), ())
         [x] = self.arrays[step.buffer]
         shares = Tiling(home.cut, step.axes)
         self.arrays[step.buffer] = (move(self.here, pattern, shares, home, x),)

@@ -27,6 +27,7 @@ from eindecomp.engines.jax.layouts import (
 from eindecomp.engines.resources import bytes_of, check_space, largest_tile
 from eindecomp.engines.result import (
     PROGRAM,
+    ByName,
     BytesMoved,
     KernelCompiled,
     Listener,
@@ -135,11 +136,7 @@ class JaxProgram:
         return self._compiled[()]
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Call what was compiled; events tell of it as one task on every device."""
         started = perf_counter()
@@ -219,17 +216,9 @@ class JaxProgram:
             return self._compiled[donated]
 
     def _stats(self, compiled: CompiledProgram, seconds: float, placed: int) -> Stats:
-        moved = compiled.bytes_by_vertex
-        return Stats(
-            seconds,
-            self.program.operations,
-            sum(moved.values()),
-            moved,
-            fullest(self.program).bytes,
-            self.program.tasks * self.program.devices,
-            workers=self.program.devices,
-            bytes_placed=placed,
-        )
+        program, moved = self.program, compiled.bytes_by_vertex
+        took = seconds, program.operations, sum(moved.values()), moved, fullest(program).bytes
+        return Stats(*took, program.tasks * program.devices, program.devices, placed)
 
     # Tensors
 
@@ -298,17 +287,9 @@ class JaxProgram:
         vertex = self.program.graph[name]
         tilings = tuple(data.by_tiling)
         first = self.made_for.layout(name, tilings[0])
-        return Tensor(
-            name,
-            vertex.shape,
-            vertex.dtype,
-            NAME,
-            self.program.mesh,
-            tilings,
-            data,
-            partial(_gathered, first),
-            partial(_as_one, first),
-        )
+        ways = partial(_gathered, first), partial(_as_one, first)
+        mesh = self.program.mesh
+        return Tensor(name, vertex.shape, vertex.dtype, NAME, mesh, tilings, data, *ways)
 
     def close(self) -> None:
         """What was compiled stays with the engine, for equal plans."""

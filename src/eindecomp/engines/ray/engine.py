@@ -25,7 +25,7 @@ from eindecomp.engines.ray.tensors import (
     write_outputs,
 )
 from eindecomp.engines.resources import check_space, largest_tile
-from eindecomp.engines.result import Listener, Result, RunRecord
+from eindecomp.engines.result import ByName, Listener, Result, RunRecord
 from eindecomp.engines.tensor import Tensor
 from eindecomp.errors import InputError
 from eindecomp.planner.costs.byte_sizes import parse_bytes
@@ -151,11 +151,7 @@ class RayProgram:
         return self.engine.folder.write(array)
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Carry out all tasks."""
         del donated  # their blocks are let go of with the tensors

@@ -13,19 +13,10 @@ from dataclasses import dataclass, field
 
 from eindecomp.engines.resources import seconds_of
 from eindecomp.layout.boxes import Box, volume
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import bytes_on, is_view
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Load,
-    Move,
-    ReduceScatter,
-    Role,
-    Step,
-)
 
 Key = tuple[int, int, Box]
 """A block: the device that has it, the buffer, and which part of the tensor it is."""
@@ -98,15 +89,9 @@ def origin(program: Program, buffer: int, device: int) -> int:
 
 def fetched(own: DeviceStep) -> Iterator[tuple[int, int, Box]]:
     """What a device takes from others in a step: the peer, its buffer and the block."""
-    match own.step:
-        case Move() | ReduceScatter():
-            source = own.step.source
-        case AllGather():
-            source = own.step.buffer
-        case _:
-            return
-    for piece in own.exchange.receives:
-        yield piece.peer, source, piece.box
+    if isinstance(own.step, steps.Communication):
+        for piece in own.exchange.receives:
+            yield piece.peer, own.step.source, piece.box
 
 
 class _TaskCutter:
@@ -127,10 +112,10 @@ class _TaskCutter:
     def add(self, number: int) -> None:
         """Add a step to a task of every device, or begin new ones with it."""
         step = self.program.steps[number]
-        if isinstance(step, Load | Free):
+        if isinstance(step, steps.Load | steps.Free):
             for task in self.current:
                 task.stop = number + 1
-            if isinstance(step, Free):
+            if isinstance(step, steps.Free):
                 self.live.pop(step.buffer, None)
             return
         before = list(self.current)
@@ -139,16 +124,14 @@ class _TaskCutter:
             self._begin(number, row.steps[number], device, work, before)
         for device, row in enumerate(self.rows):
             self._put(number, row.steps[number], device, before)
-        into = step.buffer if isinstance(step, AllGather) else step.into
-        self.live[into] = bytes_on(self.program, self.program.buffers[into], 0)
+        self.live[step.into] = bytes_on(self.program, self.program.buffers[step.into], 0)
 
-    def _work(self, step: Step) -> float:
+    def _work(self, step: steps.MakingStep) -> float:
         """About how many seconds a step takes each device."""
         program = self.program
-        if isinstance(step, Compute):
+        if isinstance(step, steps.Compute):
             return seconds_of(program.graph, program.computed_by(step)) / program.devices
-        buffer = program.buffers[step.buffer if isinstance(step, AllGather | Free) else step.into]
-        return buffer.nbytes(program.mesh, 0) / _COPIED
+        return program.buffers[step.into].nbytes(program.mesh, 0) / _COPIED
 
     def _begin(
         self, number: int, own: DeviceStep, device: int, work: float, before: list[RayTask]
@@ -170,31 +153,30 @@ class _TaskCutter:
         for peer, buffer, box in fetched(own):
             task.needs[self._cut(before[peer], peer, buffer, box)] = None
         match step:
-            case Compute():
+            case steps.Compute():
                 for read, box in zip(step.reads, own.reads, strict=True):
                     if read is not None and box is not None and volume(box):
                         self._read(task, read.buffer)
-            case Move():
+            case steps.Move():
                 if origin(self.program, step.into, device) != step.into:
                     return  # a view: whoever reads it reads what it is a view of
                 ends = self._ends_with(number, step.source)
                 for piece in own.exchange.kept:
                     self._own_part(task, before[device], step.source, piece.box, cut=ends)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 if volume(own.box):
                     self._own_part(task, before[device], step.source, own.box, cut=True)
-            case AllGather():
+            case steps.AllGather():
                 for piece in own.exchange.kept:
                     self._own_part(task, before[device], step.buffer, piece.box, cut=True)
             case _:
                 pass
-        into = step.buffer if isinstance(step, AllGather | Free) else step.into
-        self.made[device, into] = task, own.box
+        self.made[device, steps.used_by(step)[-1]] = task, own.box
 
     def _ends_with(self, number: int, buffer: int) -> bool:
         """Whether nobody reads a buffer after a step."""
         for step in self.program.steps[number + 1 :]:
-            if not isinstance(step, Free):
+            if not isinstance(step, steps.Free):
                 return False
             if step.buffer == buffer:
                 return True
@@ -212,7 +194,7 @@ class _TaskCutter:
     def _read(self, task: RayTask, buffer: int) -> None:
         """Let a task read all that its device has of a buffer."""
         buffer = origin(self.program, buffer, task.device)
-        if self.program.buffers[buffer].role is Role.GIVEN:
+        if self.program.buffers[buffer].role is steps.Role.GIVEN:
             task.given[buffer] = None
             return
         maker, _ = self.made[task.device, buffer]
@@ -230,7 +212,7 @@ class _TaskCutter:
         key = device, buffer, box
         if key in self.given_by:
             return key
-        if self.program.buffers[buffer].role is not Role.GIVEN:
+        if self.program.buffers[buffer].role is not steps.Role.GIVEN:
             _, have = self.made[device, buffer]
             if have == box:
                 return self.keep(device, buffer)

@@ -25,19 +25,10 @@ from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, volume
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Free,
-    Generate,
-    Load,
-    Move,
-    ReduceScatter,
-    Role,
-)
 
 Block = tuple[Array, ...]
 
@@ -78,10 +69,10 @@ def run_task(order: bytes, *arrived: Any) -> tuple[Any, ...] | bytes:
     given = dict(zip(task.given, arrived, strict=False))
     blocks = dict(zip(task.needs, arrived[len(task.given) :], strict=True))
     running = _Running(job.program, task, own.scalars, given, blocks)
-    steps = _row(own.job, task.device).steps
+    row = _row(own.job, task.device)
     with np.errstate(all="ignore"), one_thread_each():
         for number in range(task.start, task.stop):
-            running.carry_out(number, steps[number])
+            running.carry_out(number, row.steps[number])
     report = pickle.dumps(running.report(own.timed))
     if not task.gives:
         return report
@@ -137,7 +128,7 @@ class _Running:
     def carry_out(self, number: int, own: DeviceStep) -> None:
         """The device's part of a step."""
         before = self.device.received
-        if isinstance(own.step, Compute | Generate | ReduceScatter):
+        if isinstance(own.step, steps.Compute | steps.Generate | steps.ReduceScatter):
             begun = time()
             with naming_tile(self.program, own, self.device.number):
                 self._on(own)
@@ -150,29 +141,29 @@ class _Running:
     def _on(self, own: DeviceStep) -> None:
         device, step = self.device, own.step
         match step:
-            case Load():
+            case steps.Load():
                 pass  # when it is read
-            case Generate():
+            case steps.Generate():
                 device.generate(own)
-            case Compute():
+            case steps.Compute():
                 for read, box in zip(step.reads, own.reads, strict=True):
                     if read is not None and box is not None:
                         self._have(read.buffer, box)
                 device.compute(own)
-            case Move():
+            case steps.Move():
                 self._move(step, own)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 members = own.members if volume(own.box) else ()
                 peers = (self._peer(member, step.source, own.box) for member in members)
                 device.reduce(own, (device.fetch(peer, step.source, own.box) for peer in peers))
-            case AllGather():
+            case steps.AllGather():
                 self._gather(step, own)
-            case Free():
+            case steps.Free():
                 if step.buffer in device.buffers:
                     self._give_away(step.buffer)
                     device.free(step.buffer)
 
-    def _gather(self, step: AllGather, own: DeviceStep) -> None:
+    def _gather(self, step: steps.AllGather, own: DeviceStep) -> None:
         pieces = own.exchange.receives
         if step.buffer not in self.device.buffers:  # another task has reduced its share
             self.device.allocate(step.buffer)
@@ -181,7 +172,7 @@ class _Running:
             peer = self._peer(piece.peer, step.buffer, piece.box)
             self.device.copy_block(step.buffer, peer, step.buffer, piece.box)
 
-    def _move(self, step: Move, own: DeviceStep) -> None:
+    def _move(self, step: steps.Move, own: DeviceStep) -> None:
         into = self.program.buffers[step.into]
         if is_view(self.program, into, self.device.number) and volume(own.box):
             return  # when it is read
@@ -211,7 +202,7 @@ class _Running:
             self._have(buffer.alias_of, own)
             arrays = device.read(buffer.alias_of, own)
         elif volume(box):
-            is_given = buffer.role is Role.GIVEN
+            is_given = buffer.role is steps.Role.GIVEN
             block = self.given[number] if is_given else self.blocks[device.number, number, own]
             is_file = isinstance(block, MappedArray)
             arrays = (block_of(block.open(), own),) if is_file else unpacked(block, buffer.types)

@@ -17,7 +17,7 @@ import numpy as np
 from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.engine import agree
 from eindecomp.engines.resources import check_space, is_little, needed_space
-from eindecomp.engines.result import Listener, Result, RunRecord, Stats
+from eindecomp.engines.result import ByName, Listener, Result, RunRecord, Stats
 from eindecomp.engines.spmd.exchange import exchange_of
 from eindecomp.engines.spmd.job import (
     WatchedRanks,
@@ -190,11 +190,7 @@ class SpmdProgram:
     # Running
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str],
-        on_event: Listener | None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Carry out this rank's row."""
         start = perf_counter()
@@ -313,16 +309,9 @@ class SpmdProgram:
         )
         peak, slowest = told[:, :2].max(0).tolist()
         total = told[:, 2:].sum(0).tolist()
-        return Stats(
-            slowest / 1e9,
-            program.operations,
-            sum(total),
-            dict(zip(names, total, strict=True)),
-            peak,
-            program.tasks * program.devices,
-            program.devices,
-            placed,
-        )
+        moved = sum(total), dict(zip(names, total, strict=True))
+        tasks, devices = program.tasks * program.devices, program.devices
+        return Stats(slowest / 1e9, program.operations, *moved, peak, tasks, devices, placed)
 
     def close(self) -> None:
         """Let go of the arrays that are kept for the next run."""

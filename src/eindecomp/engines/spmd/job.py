@@ -17,6 +17,7 @@ from typing import Any
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
 from eindecomp.engines.engine import Ranks, agree, at_first, common_token
+from eindecomp.engines.result import reason
 from eindecomp.engines.spmd.exchange import RankArrays, Transport
 from eindecomp.engines.spmd.watch import NOWHERE, Watch, watch_of
 from eindecomp.engines.tensor import Tensor, as_numpy
@@ -28,7 +29,7 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import DeviceRow
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import AllGather, Compute, Free, Move, ReduceScatter, kind_of
+from eindecomp.tra.program.steps import AllGather, Compute, Move, ReduceScatter, kind_of, used_by
 
 NAMES = ("mpi", "torch")
 
@@ -214,8 +215,7 @@ def in_words(program: Program, step: int) -> str:
             source = program.buffers[each.source].tensor
             return f"{each.pattern} of {source} for {program.graph[each.vertex]}"
         case _:
-            buffer = each.buffer if isinstance(each, Free) else each.into
-            return f"{what} of {program.buffers[buffer].tensor}"
+            return f"{what} of {program.buffers[used_by(each)[-1]].tensor}"
 
 
 def named(
@@ -224,10 +224,9 @@ def named(
     """What went wrong in a step, with its vertex, tile and rank."""
     if step == NOWHERE or isinstance(error, RunError):
         return error
-    ours = isinstance(error, EinDecompError)
-    why = str(error) if ours else f"{type(error).__name__}: {error}"
+    why = reason(error)
     tile = f", tile {show_box(row.steps[step].box)}" if step < len(row.steps) else ""
-    gone = [] if ours else transport.lost()
+    gone = [] if isinstance(error, EinDecompError) else transport.lost()
     if gone:
         why += f"; rank {', '.join(map(str, gone))} is gone"
     return RunError(f"{in_words(program, step)}{tile} on rank {row.device}, step {step}: {why}")

@@ -28,24 +28,10 @@ from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.cut import bits_of
 from eindecomp.layout.tiling import Tiling, box_on, group_along
+from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view, working_bytes
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import (
-    AllGather,
-    Compute,
-    Exchanged,
-    Free,
-    Gathered,
-    Generate,
-    Load,
-    Move,
-    MovedRows,
-    Read,
-    ReduceScatter,
-    Role,
-    used_by,
-)
 
 if TYPE_CHECKING:
     Array = Any
@@ -144,8 +130,8 @@ def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader)
     read = frozenset(
         number
         for step in program.steps
-        if isinstance(step, Compute | Move)
-        for number in used_by(step)[:-1]
+        if isinstance(step, steps.Compute | steps.Move)
+        for number in steps.used_by(step)[:-1]
     )
     binder = _Binder(program, row.device, arrays, load, neighbours, shared, read)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
@@ -159,12 +145,12 @@ def _read_in_place(program: Program) -> frozenset[int]:
     sources = {
         step.source
         for step in program.steps
-        if isinstance(step, Move) and isinstance(step.pattern, Exchanged)
+        if isinstance(step, steps.Move) and isinstance(step.pattern, steps.Exchanged)
     }
     return frozenset(
         number
         for number in sources
-        if (buffer := program.buffers[number]).role is not Role.GIVEN
+        if (buffer := program.buffers[number]).role is not steps.Role.GIVEN
         and buffer.item * buffer.tiling.elements(program.mesh) > SMALL * program.devices
     )
 
@@ -198,20 +184,20 @@ class _Binder:
         """The functions of a step."""
         step = own.step
         match step:
-            case Load():
+            case steps.Load():
                 load, into = self.load, step.into
                 return BoundStep(lambda memory: load(memory, into))
-            case Generate():
+            case steps.Generate():
                 return BoundStep(self._generate(step, own))
-            case Compute():
+            case steps.Compute():
                 return BoundStep(self._compute(step, own))
-            case Move():
+            case steps.Move():
                 return self._move(number, step, own)
-            case ReduceScatter():
+            case steps.ReduceScatter():
                 return self._reduce(number, step, own)
-            case AllGather():
+            case steps.AllGather():
                 return self._all_gather(number, step, own)
-            case Free():
+            case steps.Free():
                 return BoundStep(self._free(step))
 
     def _box(self, buffer: int) -> Box:
@@ -237,7 +223,7 @@ class _Binder:
 
     # What it does alone
 
-    def _generate(self, step: Generate, own: DeviceStep) -> Do:
+    def _generate(self, step: steps.Generate, own: DeviceStep) -> Do:
         return self._filling(step.into, self.program.buffers[step.into].tensor, own.box)
 
     def _filling(self, into: int, name: str, box: Box) -> Do:
@@ -252,7 +238,7 @@ class _Binder:
 
         return generate
 
-    def _compute(self, step: Compute, own: DeviceStep) -> Do:
+    def _compute(self, step: steps.Compute, own: DeviceStep) -> Do:
         kernel = self.arrays.library.kernel(self.program.graph, self.program.computed_by(step))
         reads = [self._read(*each) for each in zip(step.reads, own.reads, strict=True)]
         into, room, is_partial = step.into, self._room(step.into), step.is_partial
@@ -267,7 +253,7 @@ class _Binder:
 
         return compute
 
-    def _read(self, read: Read | None, box: Box | None) -> Callable[[RankMemory], Array]:
+    def _read(self, read: steps.Read | None, box: Box | None) -> Callable[[RankMemory], Array]:
         """What gives a kernel its operand: a block of what the rank holds, or None."""
         if read is None or box is None:
             return lambda _: None
@@ -281,10 +267,10 @@ class _Binder:
         where = within(box, held)
         return lambda memory: memory.held[buffer][0][where]
 
-    def _free(self, step: Free) -> Do:
+    def _free(self, step: steps.Free) -> Do:
         number, buffer = step.buffer, self.program.buffers[step.buffer]
         name, tiling = buffer.tensor, buffer.tiling
-        is_given = buffer.role is Role.GIVEN
+        is_given = buffer.role is steps.Role.GIVEN
         if is_given and all(vertex.name != name for vertex in self.program.graph.outputs):
             return lambda memory: memory.give_up(number, name, tiling)
         is_own = not is_given and number not in self.views  # views belong to what they are of
@@ -293,12 +279,16 @@ class _Binder:
 
     # What it does with others
 
-    def _move(self, number: int, step: Move, own: DeviceStep) -> BoundStep:
+    def _move(self, number: int, step: steps.Move, own: DeviceStep) -> BoundStep:
         if step.rows is not None:
             return self._move_rows(number, step, step.rows, own)
         source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.program, self.program.buffers[into], self.rank)
-        if is_here and volume(own.box) and not isinstance(step.pattern, Gathered | Exchanged):
+        if (
+            is_here
+            and volume(own.box)
+            and not isinstance(step.pattern, steps.Gathered | steps.Exchanged)
+        ):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
             where = within(own.box, self._box(source))
@@ -319,7 +309,9 @@ class _Binder:
 
         return BoundStep(make_and_begin, _ending(number))
 
-    def _rows(self, number: int, rows: MovedRows, source: int, own: DeviceStep) -> RowExchange:
+    def _rows(
+        self, number: int, rows: steps.MovedRows, source: int, own: DeviceStep
+    ) -> RowExchange:
         """What travels of a table of which an index names rows."""
         gives, takes = (
             {each.peer: each.box for each in part}
@@ -329,7 +321,9 @@ class _Binder:
         carrier, held = self.arrays.carrier, self._box(source)
         return RowExchange(carrier, number, rows.named, at, held, gives, takes)
 
-    def _move_rows(self, number: int, step: Move, rows: MovedRows, own: DeviceStep) -> BoundStep:
+    def _move_rows(
+        self, number: int, step: steps.Move, rows: steps.MovedRows, own: DeviceStep
+    ) -> BoundStep:
         source, into = step.source, step.into
         exchange, read = self._rows(number, rows, source, own), self._read_index(rows)
         kept = [each.box for each in own.exchange.kept]
@@ -342,7 +336,7 @@ class _Binder:
 
         return BoundStep(self._making(into), move)
 
-    def _read_index(self, rows: MovedRows) -> Callable[[RankMemory], Array]:
+    def _read_index(self, rows: steps.MovedRows) -> Callable[[RankMemory], Array]:
         return self._read(rows.index, box_on(self.program.mesh, rows.index.cut, self.rank))
 
     def _start(
@@ -351,7 +345,7 @@ class _Binder:
         arrays = memory.array(source), memory.array(into)
         memory.started[number] = [exchange.start(self.arrays, *arrays)]
 
-    def _exchange(self, number: int, step: Move, own: DeviceStep) -> Communication:
+    def _exchange(self, number: int, step: steps.Move, own: DeviceStep) -> Communication:
         """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
 
         All ranks of the all-to-all find the same answer.
@@ -359,9 +353,9 @@ class _Binder:
         held, wanted, moved = self._box(step.source), own.box, own.exchange
         source, mesh = self.program.buffers[step.source], self.program.mesh
         group: tuple[int, ...] = ()
-        if isinstance(step.pattern, Gathered | Exchanged):
+        if isinstance(step.pattern, steps.Gathered | steps.Exchanged):
             group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
-        can_read = isinstance(step.pattern, Exchanged) and self.neighbours.keys() >= {*group}
+        can_read = isinstance(step.pattern, steps.Exchanged) and self.neighbours.keys() >= {*group}
         if not can_read or step.source not in self.shared:
             return exchange_of(moved, held, wanted, number, group)
         reads: list[MappedBlock] = []
@@ -373,7 +367,7 @@ class _Binder:
         readers = tuple(each.peer for each in moved.sends)
         return MappedExchange(tuple(reads), readers, tuple(kept), number)
 
-    def _all_gather(self, number: int, step: AllGather, own: DeviceStep) -> BoundStep:
+    def _all_gather(self, number: int, step: steps.AllGather, own: DeviceStep) -> BoundStep:
         buffer, box = step.buffer, self._box(step.buffer)
         # The rank's own share is in its place.
         group = group_along(self.program.mesh, step.axes, self.rank)
@@ -384,7 +378,7 @@ class _Binder:
 
         return BoundStep(begin, _ending(number))
 
-    def _reduce(self, number: int, step: ReduceScatter, own: DeviceStep) -> BoundStep:
+    def _reduce(self, number: int, step: steps.ReduceScatter, own: DeviceStep) -> BoundStep:
         """Members exchange blocks of their partial results; each combines those of its own.
 
         It does so in the order of the plan, so that every run and every engine rounds alike.
@@ -415,7 +409,7 @@ class _Binder:
         return BoundStep(begin, end)
 
     def _reduce_rows(
-        self, number: int, step: ReduceScatter, rows: MovedRows, own: DeviceStep
+        self, number: int, step: steps.ReduceScatter, rows: steps.MovedRows, own: DeviceStep
     ) -> BoundStep:
         """Members exchange rows of which they have partial sums; of all others those are 0."""
         source, home = step.source, step.into
@@ -435,7 +429,7 @@ class _Binder:
         return BoundStep(self._making(home), reduce)
 
     def _parts(
-        self, number: int, step: ReduceScatter, own: DeviceStep
+        self, number: int, step: steps.ReduceScatter, own: DeviceStep
     ) -> tuple[BlockExchange, tuple[int, ...]]:
         """How the partial results of others come, and the shape of the array that they come to.
 
@@ -451,7 +445,7 @@ class _Binder:
         return BlockExchange(out, into, (), number, own.members), shape_of(whole)
 
     def _combine(
-        self, step: ReduceScatter, own: DeviceStep
+        self, step: steps.ReduceScatter, own: DeviceStep
     ) -> Callable[[RankMemory, Sequence[Array]], None]:
         """What makes the rank's block of the result of its own part and those of others."""
         if not volume(own.box):

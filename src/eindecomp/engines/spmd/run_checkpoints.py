@@ -39,9 +39,8 @@ def cuts_behind(program: Program, names: Sequence[str] | str) -> tuple[int, ...]
     completed: dict[str, int] = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, Compute | ReduceScatter | AllGather):
-            into = step.buffer if isinstance(step, AllGather) else step.into
-            if (buffer := program.buffers[into]).role is Role.HOME:
-                completed[buffer.tensor] = number
+            buffer = program.buffers[step.into]
+            completed |= {buffer.tensor: number} if buffer.role is Role.HOME else {}
     given = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     for name in given:
         if name not in completed:
@@ -89,13 +88,10 @@ class RunCheckpoints:
         """The buffers that are held behind a cut."""
         held: set[int] = set()
         for step in self.program.steps[: self.cuts[cut] + 1]:
-            match step:
-                case Free():
-                    held.discard(step.buffer)
-                case AllGather():
-                    pass
-                case _:
-                    held.add(step.into)
+            if isinstance(step, Free):
+                held.discard(step.buffer)
+            else:
+                held.add(step.into)
         return sorted(held)
 
     def _is_given(self, buffer: int) -> bool:

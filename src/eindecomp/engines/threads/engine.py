@@ -11,7 +11,7 @@ from typing import Any
 from weakref import ref
 
 from eindecomp.engines.resources import Spare, check_space
-from eindecomp.engines.result import Listener, Result, Stats
+from eindecomp.engines.result import ByName, Listener, Result, Stats
 from eindecomp.engines.tensor import Tensor, placing_bytes
 from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.schedule import CallSchedule, schedule
@@ -132,11 +132,7 @@ class ThreadsProgram:
         return _tensor(name, data, self.ready.program.mesh, self.ready.wanted[name])
 
     def run(
-        self,
-        inputs: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        donated: Collection[str] = (),
-        on_event: Listener | None = None,
+        self, inputs: ByName, scalars: ByName, donated: Collection[str], on_event: Listener | None
     ) -> Result:
         """Compute the outputs."""
         start = perf_counter()
@@ -201,16 +197,8 @@ def _tensor(name: str, data: SharedArray, mesh: Mesh, tilings: tuple[Tiling, ...
 
 def _stats(ready: ReadyToRun, seconds: float, peak: int, workers: int, placed: int) -> Stats:
     program, schedule = ready.program, ready.schedule
-    return Stats(
-        seconds,
-        schedule.flops,
-        program.moved,
-        program.bytes_by_vertex,
-        peak,
-        schedule.tasks,
-        workers,
-        placed,
-    )
+    moved = program.moved, program.bytes_by_vertex
+    return Stats(seconds, schedule.flops, *moved, peak, schedule.tasks, workers, placed)
 
 
 def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:

@@ -6,8 +6,7 @@ in place, and reading a piece copies nothing. Partial results have arrays of the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from mmap import mmap
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eindecomp.engines.resources import Spare
-from eindecomp.errors import EinDecompError, InputError
+from eindecomp.engines.tensor import reading_input
 from eindecomp.kernels.cpu.library import check_index
 from eindecomp.lang.dtypes import Array, DType
 
@@ -61,7 +60,7 @@ class Memory:
         """A tile: a view of a NumPy array, or what is read from storage."""
         array = self._arrays[key]
         if key in self.stored:
-            with _reading(key):
+            with reading_input(f"input {key!r}"):
                 return np.asarray(array[... if where is None else where])
         return array if where is None else array[where]
 
@@ -70,7 +69,7 @@ class Memory:
         if key not in self.stored:
             return self.read(key, where), index
         array = self._arrays[key]
-        with _reading(key):
+        with reading_input(f"input {key!r}"):
             return read_rows(array, where or tuple(slice(0, n) for n in array.shape), axis, index)
 
     def write(self, key: Key, where: Where) -> Array:
@@ -111,18 +110,6 @@ class Memory:
             name: np.array(self.read(name, None)) if name in self._given else self._arrays[name]
             for name in names
         }
-
-
-@contextmanager
-def _reading(key: Key) -> Generator[None]:
-    """Name the input in an error of its storage, such as a file that was closed."""
-    try:
-        yield
-    except EinDecompError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{reason}, when input {key!r} was read") from error
 
 
 def read_rows(

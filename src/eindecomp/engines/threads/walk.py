@@ -24,11 +24,11 @@ from eindecomp.engines.result import (
     TaskFinished,
     TaskStarted,
     TensorFreed,
+    failed_at,
 )
 from eindecomp.engines.result import Event as RunEvent
 from eindecomp.engines.threads.memory import Memory
 from eindecomp.engines.threads.schedule import CallSchedule, KernelCall, Step
-from eindecomp.errors import EinDecompError, RunError
 from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import GATE, CallMark
@@ -205,9 +205,5 @@ class Walk:
         try:
             run(self._memory)
         except Exception as error:
-            tile = ", ".join(f"{low}:{high}" for low, high in call.box)
             vertex = self._schedule.graph[call.vertex]
-            known = isinstance(error, EinDecompError)
-            reason = str(error) if known else f"{type(error).__name__}: {error}"
-            where = f"{vertex}, tile [{tile}] on device {call.devices[0]}"
-            raise RunError(f"{where}: {reason}") from error
+            raise failed_at(vertex, call.box, call.devices[0], error) from error
