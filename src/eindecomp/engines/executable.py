@@ -12,8 +12,8 @@ from eindecomp.engines.array_files import open_stored
 from eindecomp.engines.engine import Engine, Prepared
 from eindecomp.engines.result import ByName, Listener, Result
 from eindecomp.engines.tensor import Tensor
-from eindecomp.errors import InputError, suggest
-from eindecomp.graph.arrays import check_names, to_scalars, to_stored
+from eindecomp.errors import InputError
+from eindecomp.graph.arrays import check_known, check_names, to_scalars, to_stored
 from eindecomp.graph.vertex import Vertex
 from eindecomp.tra.paging.schedule import Schedule
 
@@ -151,13 +151,8 @@ class Executable:
             Tensors by name, to be given in place of arrays.
         """
         self._check_open()
-        if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"inputs go by name, as a dict; got {type(arrays).__name__}")
+        check_known(arrays, {*self._inputs, *self._bound})
         self._refuse_bound(arrays)
-        for name in arrays:
-            if name not in self._inputs:
-                near = suggest(str(name), list(self._inputs))
-                raise InputError(f"{name!r} is not an input of the graph{near}")
         return {
             name: self._prepared.place(name, self._read(given, self._inputs[name]))
             for name, given in arrays.items()

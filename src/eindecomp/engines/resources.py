@@ -191,10 +191,7 @@ def seconds_of(graph: Graph, vertex: Vertex) -> float:
     """About how long one core takes to compute a vertex."""
     reading = vertex.elements * vertex.dtype.itemsize
     # Of what rows are looked up in, as many are read as written.
-    skipped = vertex.inputs[:1] if isinstance(vertex.op, Gather) else ()
-    for name in vertex.inputs:
-        if name in skipped:
-            continue
+    for name in vertex.inputs[isinstance(vertex.op, Gather) :]:
         source = graph[name]
         reading += source.elements * source.dtype.itemsize
     work = operations(graph, vertex)

@@ -33,16 +33,23 @@ def check_outputs(graph: Graph) -> None:
     )
 
 
-def check_names(inputs: Mapping[str, object], expected: Collection[str]) -> None:
-    """Raise `InputError` unless exactly these inputs and scalars are given."""
+def check_known(inputs: Mapping[str, object], expected: Collection[str]) -> None:
+    """Raise `InputError` if anything else is given, or not by name."""
     if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs must be given by name, as a dict; got {type(inputs).__name__}")
-    if len(inputs) == len(expected) and all(map(expected.__contains__, inputs)):
+    if all(map(expected.__contains__, inputs)):
         return
     for name in inputs:
         if name not in expected:
             near = suggest(str(name), [*expected])
             raise InputError(f"{name!r} is not an input of the graph{near}")
+
+
+def check_names(inputs: Mapping[str, object], expected: Collection[str]) -> None:
+    """Raise `InputError` unless exactly these inputs and scalars are given."""
+    check_known(inputs, expected)
+    if len(inputs) == len(expected):
+        return
     missing = ", ".join(name for name in expected if name not in inputs)
     raise InputError(f"missing inputs: {missing}")
 

@@ -59,9 +59,7 @@ class Gather:
     output: Labels
 
     def __post_init__(self) -> None:
-        _check_distinct(self.output)
-        _check_distinct(self.table)
-        _check_distinct(self.index)
+        _check_distinct(self.output, self.table, self.index)
         if not 0 <= self.axis <= len(self.table):
             raise GraphError(f"axis {self.axis} is not an axis of the table")
         if set(self.output) != {*self.table, *self.index}:
@@ -86,9 +84,7 @@ class ScatterAdd:
     row_label: str
 
     def __post_init__(self) -> None:
-        _check_distinct(self.source)
-        _check_distinct(self.index)
-        _check_distinct(self.output)
+        _check_distinct(self.source, self.index, self.output)
         if not 0 <= self.axis <= len(self.table):
             raise GraphError(f"axis {self.axis} is not an axis of the table")
         if not set(self.table) <= {*self.source, *self.index}:
@@ -167,8 +163,7 @@ class Reshape:
     def __post_init__(self) -> None:
         before = [label for group in self.input for label in group]
         after = [label for group in self.groups for label in group]
-        _check_distinct(tuple(before))
-        _check_distinct(self.output)
+        _check_distinct(tuple(before), self.output)
         if sorted(before) != sorted(after):
             raise GraphError(f"a reshape keeps its labels: {before} is not {after}")
         if not all((*self.input, *self.groups)):
@@ -195,13 +190,14 @@ class Reshape:
 Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape
 
 
-def _check_distinct(labels: Labels) -> None:
-    for label in labels:
-        check_label(label)
-    if len(labels) > MAX_LABELS:
-        raise GraphError(f"a tensor has at most {MAX_LABELS} dimensions, not {len(labels)}")
-    if len(set(labels)) < len(labels):
-        raise GraphError(f"a label appears twice in [{', '.join(labels)}]")
+def _check_distinct(*tensors: Labels) -> None:
+    for labels in tensors:
+        for label in labels:
+            check_label(label)
+        if len(labels) > MAX_LABELS:
+            raise GraphError(f"a tensor has at most {MAX_LABELS} dimensions, not {len(labels)}")
+        if len(set(labels)) < len(labels):
+            raise GraphError(f"a label appears twice in [{', '.join(labels)}]")
 
 
 def relabel(op: Op, name: Callable[[str], str]) -> Op:

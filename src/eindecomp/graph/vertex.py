@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from eindecomp.errors import GraphError
+from eindecomp.graph.ops import Op
+from eindecomp.lang.dtypes import DType
+from eindecomp.lang.einsum import Labels
 from eindecomp.lang.names import check_name
-
-if TYPE_CHECKING:
-    from eindecomp.graph.ops import Op
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import Labels
-
 
 MAX_ELEMENTS = 2**62
 

@@ -13,23 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from eindecomp.errors import InputError, needing_extras, suggest
+from eindecomp.graph.graph import Graph
+from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
+from eindecomp.lang.dtypes import DType
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from eindecomp.graph.graph import Graph
-    from eindecomp.graph.ops import Fill
-    from eindecomp.lang.dtypes import DType
-
-    Array = Any
-    """An array of the library's own kind."""
-    Range = tuple[int, int]
-    Tile = tuple[Sequence[Array | None], Array]
-    """The operands of a tile, and its output."""
+Array = Any
+"""An array of the library's own kind."""
+Range = tuple[int, int]
+Tile = tuple[Sequence[Array | None], Array]
+"""The operands of a tile, and its output."""
 
 GROUP = "eindecomp.kernels"
 _NUMPY = EntryPoint("numpy", "eindecomp.kernels.cpu.library:CpuLibrary", GROUP)

@@ -25,14 +25,6 @@ MAX_SIZE = 20_000
 Number = bool | int | float | complex
 
 
-class Form(Enum):
-    """How a function is written."""
-
-    INFIX = "infix"
-    PREFIX = "prefix"
-    CALL = "call"
-
-
 class ResultKind(Enum):
     """How the type of a function's value follows from its operands' types."""
 
@@ -58,16 +50,9 @@ class Function:
     complex: bool = True
     """Whether complex operands make sense."""
 
-    @property
-    def form(self) -> Form:
-        """How it is written."""
-        if self.symbol is None:
-            return Form.CALL
-        return Form.PREFIX if self.arity == 1 else Form.INFIX
-
     def is_spelled_out(self, operand: Expr) -> bool:
-        """Whether a sign needs its name: `-1` reads as a literal, so negating 1 is `neg(1)`."""
-        return self.name == "neg" and isinstance(operand, Const)
+        """Whether it is written by name; `-1` reads as a literal, so negating 1 is `neg(1)`."""
+        return self.symbol is None or (self.name == "neg" and isinstance(operand, Const))
 
 
 def _table() -> Mapping[str, Function]:
@@ -374,23 +359,16 @@ def _number_text(value: Number) -> str:
 
 def _call_text(function: Function, args: tuple[Expr, ...], names: Sequence[str] | None) -> str:
     p = function.precedence
-    match function.form:
-        case Form.CALL:
-            return f"{function.name}({', '.join(to_text(arg, names) for arg in args)})"
-        case Form.PREFIX if function.is_spelled_out(args[0]):
-            return f"{function.name}({to_text(args[0], names)})"
-        case Form.PREFIX:
-            gap = " " if function.name == "not" else ""
-            return f"{function.symbol}{gap}{_operand(args[0], p, names)}"
-        case Form.INFIX if function.name == "pow":
-            return f"{_operand(args[0], p + 1, names)}**{_operand(args[1], p - 1, names)}"
-        case Form.INFIX:
-            # Comparisons do not chain: both operands bind tighter.
-            left = p + 1 if function.result is ResultKind.TRUTH and p == 4 else p
-            return (
-                f"{_operand(args[0], left, names)} {function.symbol} "
-                f"{_operand(args[1], p + 1, names)}"
-            )
+    if function.is_spelled_out(args[0]):
+        return f"{function.name}({', '.join(to_text(arg, names) for arg in args)})"
+    if function.arity == 1:
+        gap = " " if function.name == "not" else ""
+        return f"{function.symbol}{gap}{_operand(args[0], p, names)}"
+    if function.name == "pow":
+        return f"{_operand(args[0], p + 1, names)}**{_operand(args[1], p - 1, names)}"
+    # Comparisons do not chain: both operands bind tighter.
+    left = p + 1 if function.result is ResultKind.TRUTH and p == 4 else p
+    return f"{_operand(args[0], left, names)} {function.symbol} {_operand(args[1], p + 1, names)}"
 
 
 def _operand(expr: Expr, at_least: int, names: Sequence[str] | None) -> str:
@@ -402,9 +380,7 @@ def _precedence(expr: Expr) -> int:
     match expr:
         case Call(op, args):
             function = FUNCTIONS[op]
-            if function.form is Form.CALL or function.is_spelled_out(args[0]):
-                return ATOM_PRECEDENCE
-            return function.precedence
+            return ATOM_PRECEDENCE if function.is_spelled_out(args[0]) else function.precedence
         case Const(value) if not isinstance(value, complex) and str(value).startswith("-"):
             return FUNCTIONS["neg"].precedence
         case _:

@@ -107,17 +107,12 @@ def exact_integer(expr: Expr) -> int | None:
 
 _MAX_BITS = 128
 _EXACT: Mapping[str, Any] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "abs": operator.abs,
-    "pow": operator.pow,
     "min": min,
     "max": max,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "neg", "abs", "pow")},
+    **{name: getattr(operator, name) for name in ("floordiv", "mod")},
 }
+_LOGICAL = ("and", "or", "not")
 
 
 def kind_of_number(value: Number) -> Kind:
@@ -194,11 +189,7 @@ def _check_literals(
     function: Function, operands: tuple[Expr, ...], types: list[Type], expr: Expr
 ) -> None:
     """Refuse literals that the integers they meet cannot hold, and integers to negative powers."""
-    if function.result in (ResultKind.CAST, ResultKind.REAL) or function.name in (
-        "and",
-        "or",
-        "not",
-    ):
+    if function.result in (ResultKind.CAST, ResultKind.REAL) or function.name in _LOGICAL:
         for operand in operands:
             Const(exact_integer(operand) or 0)  # refuses what no type holds
         return
@@ -223,7 +214,7 @@ def _check_fits(operand: Expr, meet: Type, expr: Expr) -> None:
 def _operand_types(function: Function, types: list[Type], result: Type) -> list[Type]:
     """The types the operands are brought to before the function is applied."""
     match function.result:
-        case ResultKind.TRUTH if function.name in ("and", "or", "not"):
+        case ResultKind.TRUTH if function.name in _LOGICAL:
             return [BOOL] * len(types)
         case ResultKind.TRUTH:
             return [reduce(promote, types)] * len(types)

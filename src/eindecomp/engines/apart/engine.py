@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.engines.device import Device, HeldBlock
 from eindecomp.engines.resources import check_space, needed_space
 from eindecomp.engines.result import ByName, Listener, Result, RunRecord, TensorFreed
-from eindecomp.engines.tensor import Tensor, block_of, place_in_blocks, tensor_of_blocks
+from eindecomp.engines.tensor import Blocks, Tensor, block_of, place_in_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array
 from eindecomp.layout.boxes import Box, volume, within
@@ -27,10 +27,6 @@ from eindecomp.tra.program.device_row import DeviceStep, moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.memory import is_view
 from eindecomp.tra.program.program import Program
-
-if TYPE_CHECKING:
-    from eindecomp.engines.tensor import Blocks
-
 
 NAME = "apart"
 

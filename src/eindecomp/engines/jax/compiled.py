@@ -131,12 +131,8 @@ class CompiledProgram:
     def __call__(self, scalars: Sequence[Any], arrays: Sequence[jax.Array]) -> list[jax.Array]:
         """The arrays of all outputs, and where rows are looked up the ranges of indices."""
         with jax.enable_x64(True):
-            typed = [
-                np.asarray(given, scalar_type(of))
-                for given, of in zip(
-                    scalars, self.made_for.program.graph.scalars.values(), strict=True
-                )
-            ]
+            types = map(scalar_type, self.made_for.program.graph.scalars.values())
+            typed = map(np.asarray, scalars, types)
             outputs: list[jax.Array] = self.call(*typed, *arrays)
             jax.block_until_ready(outputs)
             return outputs

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -24,12 +25,9 @@ from eindecomp.layout.tiling import Tiling, group_along
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.steps import Exchanged, Gathered, Pattern
 
-if TYPE_CHECKING:
-    import jax
-
-    Place = tuple[int, ...]
-    """Where a block begins in an array."""
-    States = tuple[jax.Array, ...]
+Place = tuple[int, ...]
+"""Where a block begins in an array."""
+States = tuple[jax.Array, ...]
 
 collectives: Any = lax
 """Those functions of JAX of which it does not say what their types are."""

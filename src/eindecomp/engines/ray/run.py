@@ -8,10 +8,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from eindecomp.engines.ray.cluster import StoredJob, Submitting, call_off, ray_module, reason_of
+from eindecomp.engines.ray.cluster import (
+    Ref,
+    StoredJob,
+    Submitting,
+    call_off,
+    ray_module,
+    reason_of,
+)
 from eindecomp.engines.ray.tasks import Job, Key, RayTask
 from eindecomp.engines.ray.tensors import (
     MappedArray,
@@ -30,9 +37,6 @@ from eindecomp.layout.boxes import volume
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter, kind_of
-
-if TYPE_CHECKING:
-    from eindecomp.engines.ray.cluster import Ref
 
 _FILES = 1000  # of earlier runs that a result may be computed again from
 _AHEAD = 256  # tasks that are handed over before the first of them is done

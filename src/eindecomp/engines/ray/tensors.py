@@ -19,12 +19,12 @@ from itertools import count
 from math import prod
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eindecomp.engines.array_files import can_write_at_once, create_file, write_block
-from eindecomp.engines.ray.cluster import Submitting, note_recovery, ray_module, reason_of
+from eindecomp.engines.ray.cluster import Ref, Submitting, note_recovery, ray_module, reason_of
 from eindecomp.engines.tensor import Tensor, block_of
 from eindecomp.engines.whole_files import beside, put_in_place, remove
 from eindecomp.errors import InputError, RunError
@@ -35,10 +35,7 @@ from eindecomp.layout.tiling import Tiling
 from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.program import Program
 
-if TYPE_CHECKING:
-    from eindecomp.engines.ray.cluster import Ref
-
-    Block = tuple[Array, ...]
+Block = tuple[Array, ...]
 
 _SLAB = 1 << 26  # bytes that are copied at a time
 _RETRIES = 2

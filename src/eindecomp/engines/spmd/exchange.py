@@ -12,21 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.library import KernelLibrary
+from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
+from eindecomp.tra.program.device_row import Exchange
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.tra.program.device_row import Exchange
-
-    Counts = np.ndarray[Any, Any]
-    Where = tuple[slice, ...]
-    Copy = Callable[[Any, Any], None]
+Counts = np.ndarray[Any, Any]
+Where = tuple[slice, ...]
+Copy = Callable[[Any, Any], None]
 
 Array = Any
 """Of whatever kind is moved and computed."""

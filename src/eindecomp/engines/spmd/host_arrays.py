@@ -15,22 +15,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import finalize
 
 import numpy as np
 
 from eindecomp.engines.resources import Spare
-from eindecomp.engines.spmd.exchange import Carrier, PeerSpans, Pending, RankArrays, Transport
+from eindecomp.engines.spmd.exchange import (
+    Carrier,
+    PeerSpans,
+    Pending,
+    RankArrays,
+    Transport,
+    Where,
+)
 from eindecomp.engines.tensor import as_numpy, block_of
 from eindecomp.graph.arrays import to_stored
 from eindecomp.kernels.library import KernelLibrary, library_of
 from eindecomp.kernels.tile_arrays import address
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box
-
-if TYPE_CHECKING:
-    from eindecomp.engines.spmd.exchange import Where
 
 
 class HostArrays:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from eindecomp.engines.resources import LARGE
 from eindecomp.engines.spmd.exchange import (
@@ -33,12 +33,11 @@ from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view, working_bytes
 from eindecomp.tra.program.program import Program
 
-if TYPE_CHECKING:
-    Array = Any
-    Arrays = tuple[Array, ...]
-    Loader = Callable[["RankMemory", int], None]
-    Communication = BlockExchange | MappedExchange
-    Begun = Sequence[Started | MappedReads]
+Array = Any
+Arrays = tuple[Array, ...]
+Loader = Callable[["RankMemory", int], None]
+Communication = BlockExchange | MappedExchange
+Begun = Sequence[Started | MappedReads]
 
 SMALL = 1 << 16  # bytes of a rank's block that is not worth being read by others where it is
 

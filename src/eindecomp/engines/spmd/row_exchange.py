@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,9 @@ from eindecomp.engines.spmd.exchange import Carrier, PeerSpans
 from eindecomp.layout.boxes import Box, within
 from eindecomp.layout.view import NamedRows
 
-if TYPE_CHECKING:
-    Array = Any
-    Numbers = dict[int, Array]
-    """By rank, the numbers of rows within the block that goes to it or comes from it."""
+Array = Any
+Numbers = dict[int, Array]
+"""By rank, the numbers of rows within the block that goes to it or comes from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eindecomp.engines.threads.memory import Key, Memory, Where
 from eindecomp.engines.threads.tiled import (
     APART,
     CountedMove,
@@ -30,14 +30,11 @@ from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box
 from eindecomp.tra.program.memory import Change
 
-if TYPE_CHECKING:
-    from eindecomp.engines.threads.memory import Key, Memory, Where
-
-    Block = tuple[Key, Where]
-    """A tile of an array."""
-    Bound = Callable[[Memory], None]
-    Shapes = dict[Key, tuple[tuple[int, ...], DType]]
-    """The shape and type of each array."""
+Block = tuple[Key, Where]
+"""A tile of an array."""
+Bound = Callable[[Memory], None]
+Shapes = dict[Key, tuple[tuple[int, ...], DType]]
+"""The shape and type of each array."""
 
 
 @dataclass(frozen=True, slots=True)

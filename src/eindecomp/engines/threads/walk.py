@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,13 +27,10 @@ from eindecomp.engines.result import (
 )
 from eindecomp.engines.result import Event as RunEvent
 from eindecomp.engines.threads.memory import Memory
-from eindecomp.engines.threads.schedule import CallSchedule, KernelCall, Step
+from eindecomp.engines.threads.schedule import Bound, CallSchedule, KernelCall, Step
 from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import GATE, CallMark
-
-if TYPE_CHECKING:
-    from eindecomp.engines.threads.schedule import Bound
 
 _PAUSE = 0.05  # seconds between two looks for interrupts
 _LONG = 0.25  # seconds from which a person may want to interrupt a run

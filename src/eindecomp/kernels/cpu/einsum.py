@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from eindecomp.errors import InputError
 from eindecomp.kernels.cpu.loops.launch import KEPT, Launch, Loops, launch_together
 from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
+from eindecomp.kernels.library import Tile
 from eindecomp.kernels.point_program import (
     PointProgram,
     finish_of,
@@ -25,9 +26,6 @@ from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
-
-if TYPE_CHECKING:
-    from eindecomp.kernels.library import Tile
 
 
 class EinSumKernel:

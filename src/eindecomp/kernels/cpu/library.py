@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,12 @@ from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, Scatte
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.library import TileKernel
+from eindecomp.kernels.library import Tile, TileKernel
 from eindecomp.kernels.point_program import fill_function
 from eindecomp.kernels.tile_arrays import einsum_arguments, reshaped
 from eindecomp.lang.dtypes import Array, DType, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
-
-if TYPE_CHECKING:
-    from eindecomp.kernels.library import Tile
 
 
 class CpuLibrary:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from threading import local
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from eindecomp.graph.work import calls_of
 from eindecomp.kernels.cpu.compiling.compile import CompiledFunction, check_refusals, compile_source
-from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob
+from eindecomp.kernels.cpu.fork_join import HELPERS, CompiledJob, Job
 from eindecomp.kernels.cpu.loops.generate import source_of
 from eindecomp.kernels.cpu.loops.nest import LANES, Nest, NestAccess, Strides, lay_out
 from eindecomp.kernels.point_program import PointProgram
@@ -22,10 +22,7 @@ from eindecomp.kernels.tile_arrays import address, contiguous, sizes_of, strides
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import Labels
 
-if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.fork_join import Job
-
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17
 """Number of points below which a blocked nest is not worth compiling."""

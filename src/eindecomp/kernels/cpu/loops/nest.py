@@ -11,13 +11,10 @@ of the time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from eindecomp.kernels.point_program import PointProgram
-    from eindecomp.lang.dtypes import DType
-    from eindecomp.lang.einsum import Labels
-
+from eindecomp.kernels.point_program import PointProgram
+from eindecomp.lang.dtypes import DType
+from eindecomp.lang.einsum import Labels
 
 BLOCK = 4096
 """Bytes of one row of the scratch block where the vector loop is over the result: the cost of

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import compile_source, has_avx512, vector_registers
 from eindecomp.kernels.cpu.loops.launch import LoopsCall, Pack
+from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
 from eindecomp.lang.dtypes import LOW_PRECISION, DType, widen
-
-if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.products.blas_libraries import BlasLibrary
 
 
 @dataclass(frozen=True, slots=True)

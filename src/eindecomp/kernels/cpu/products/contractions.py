@@ -9,24 +9,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
-from eindecomp.kernels.cpu.products.nests import NestCall, candidates, cut, nest_of
+from eindecomp.kernels.cpu.products.nests import NestCall, PairKernel, candidates, cut, nest_of
 from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
 from eindecomp.kernels.tile_arrays import strides_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum
 
-if TYPE_CHECKING:
-    from eindecomp.kernels.cpu.products.nests import PairKernel
-
-    Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]
+Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]
 
 _TYPES = {np.dtype("float32"), np.dtype("float64")}
 _SMALL = 2**14

@@ -21,6 +21,7 @@ from numpy.lib.stride_tricks import as_strided
 from eindecomp.kernels.cpu.products.gemm import Gemm, price
 from eindecomp.kernels.library import TileKernel
 from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
+from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum, Labels, product
 from eindecomp.lang.monoid import SUM
@@ -291,14 +292,9 @@ def _pair_seconds(labels: Sequence[Labels], arrays: Sequence[Array]) -> float:
     matrices = gemm.arranged([x, y], out)
     if matrices is not None:
         return price(matrices)
-    sizes = {
-        label: size
-        for own, array in zip(labels, arrays, strict=True)
-        for label, size in zip(own, array.shape, strict=True)
-    }
     last = [own[-1] for own in labels if own]
     scattered = 1 if len(set(last)) < len(last) else _SCATTERED
-    return _CALL + prod(sizes.values()) * _LOOP * scattered
+    return _CALL + prod(sizes_of(labels, arrays).values()) * _LOOP * scattered
 
 
 def _unseen(shape: Sequence[int], of: DType) -> Array:
