@@ -101,9 +101,7 @@ class Executable:
             cast("Tensor", inputs[name]).release()
         return result
 
-    def _gone_on(
-        self, go_on: GoOn, inputs: Mapping[str, object], donate: Collection[str]
-    ) -> Result | None:
+    def _gone_on(self, go_on: GoOn, inputs: ByName, donate: Collection[str]) -> Result | None:
         """The next run if all state is given up, and is what the last run made.
 
         Then none of it is looked at again, which takes longer than to begin a run.
@@ -227,10 +225,8 @@ class Executable:
             return self._stored(given, vertex)
         given.held()
         if given.shape != vertex.shape or given.dtype != vertex.dtype:
-            of = f"of shape {vertex.shape} and {vertex.dtype}"
-            raise InputError(
-                f"input {vertex} is {of}, got a tensor of {given.shape} and {given.dtype}"
-            )
+            wanted = f"{vertex} is of shape {vertex.shape} and {vertex.dtype}"
+            raise InputError(f"input {wanted}, got a tensor of {given.shape} and {given.dtype}")
         if given.engine != self.engine.name:
             return to_stored(given.numpy(), vertex)
         return given

@@ -192,10 +192,8 @@ class EinSumSteps:
         for block in _blocks([sizes[label] for label in op.labels]):
             where = dict(zip(op.labels, block, strict=True))
             extents = [where[label].stop - where[label].start for label in op.labels]
-            tiles = [
-                _lay_out(x, labels, op.labels, where)
-                for x, labels in zip(wide, op.inputs, strict=True)
-            ]
+            pairs = zip(wide, op.inputs, strict=True)
+            tiles = [_lay_out(x, labels, op.labels, where) for x, labels in pairs]
             joined = [
                 np.broadcast_to(f(*tiles), extents).astype(t)
                 for f, t in zip(self._join, self._types, strict=True)
@@ -210,10 +208,8 @@ class EinSumSteps:
 
     def combine(self, left: State, right: State) -> State:
         """The ⊕ of two states, element by element."""
-        return [
-            np.asarray(f(*left, *right)).astype(t)
-            for f, t in zip(self._combine, self._types, strict=True)
-        ]
+        typed = zip(self._combine, self._types, strict=True)
+        return [np.asarray(f(*left, *right)).astype(t) for f, t in typed]
 
     def finish(self, state: State) -> Array:
         """The result that a final state stands for."""
@@ -223,9 +219,7 @@ class EinSumSteps:
         return np.broadcast_to(self._finish(*state), state[0].shape)
 
 
-def _reduce(
-    joined: State, axes: tuple[int, ...], combine: Callable[[State, State], State]
-) -> State:
+def _reduce(joined: State, axes: Sequence[int], combine: Callable[[State, State], State]) -> State:
     """Combine all values along `axes` by halving: n values take log2(n) steps."""
     for axis in reversed(axes):
         parts = [np.moveaxis(x, axis, 0) for x in joined]
@@ -276,9 +270,8 @@ def _gather(op: Gather, table: Array, index: Array, vertex: Vertex) -> Array:
 def _scatter_add(op: ScatterAdd, source: Array, index: Array, vertex: Vertex) -> Array:
     _check_index(index, vertex.shape[op.axis], vertex)
     space = tuple(dict.fromkeys((*op.source, *op.index)))
-    sizes = dict(zip(op.source, source.shape, strict=True)) | dict(
-        zip(op.index, index.shape, strict=True)
-    )
+    sizes = dict(zip(op.source, source.shape, strict=True))
+    sizes |= dict(zip(op.index, index.shape, strict=True))
     where = {label: slice(None) for label in space}
     shape = tuple(sizes[label] for label in space)
     place = [_lay_index(label, list(space), shape) for label in op.table]

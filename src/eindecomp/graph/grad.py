@@ -132,9 +132,8 @@ def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
         batch, parts = parts[:MAX_ADDENDS], parts[MAX_ADDENDS:]
         total = chain("add", [Arg(k) for k in range(len(batch))])
         name = graph.fresh(f"grad_{vertex.name}")
-        made = graph.add_einsum(
-            vertex.labels, [(part, vertex.labels) for part in batch], total, name=name
-        )
+        operands = [(part, vertex.labels) for part in batch]
+        made = graph.add_einsum(vertex.labels, operands, total, name=name)
         parts.append(made.name)
     return parts[0]
 
@@ -301,9 +300,8 @@ def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
         # Dimensions of which one index was taken come back, of size 1 first.
         ones = dict.fromkeys(labels, 1) | graph[adjoint].sizes_by(op.output)
         operands = [(adjoint, op.output)]
-        adjoint = graph.add_einsum(
-            labels, operands, Arg(0), name=graph.fresh(f"grad_{name}"), sizes=ones
-        ).name
+        own = graph.fresh(f"grad_{name}")
+        adjoint = graph.add_einsum(labels, operands, Arg(0), name=own, sizes=ones).name
     for axis, (start, stop) in enumerate(op.windows(source.shape)):
         parts = [adjoint]
         for size, at in ((start, 0), (source.shape[axis] - stop, len(parts) + 1)):

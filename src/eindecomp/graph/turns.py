@@ -204,9 +204,7 @@ class _Spread:
                 return None
             for source, own in zip(vertex.inputs, op.inputs, strict=True):
                 at = labels.get(source, "")
-                inner = at in self.graph[source].labels
-                if own.count(label) > 1 or (
-                    inner and own[self.graph[source].labels.index(at)] != label
-                ):
+                dims = self.graph[source].labels
+                if own.count(label) > 1 or (at in dims and own[dims.index(at)] != label):
                     return None
         return Turns(labels, frozenset(outputs), self.results.get(next(iter(labels)), ""))

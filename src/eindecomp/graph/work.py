@@ -22,9 +22,7 @@ from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import Call, Const, Expr, used_args, values
 from eindecomp.lang.scalar_types import with_casts
 
-ELEMENTARY = frozenset(
-    {"exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "silu", "gelu", "pow"}
-)
+ELEMENTARY = {"exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "silu", "gelu", "pow"}
 """Functions that processors compute by many operations of their own."""
 MOST_OPERANDS = 8
 """The most operands of a fused contraction for which every order of pairs is considered."""
@@ -101,9 +99,8 @@ def tile_functions(op: Op, sizes: Mapping[str, Any]) -> Any:
     """
     if not isinstance(op, EinSum):
         return 0
-    return sum(
-        prod(size for label, size in sizes.items() if label in own) for own in _function_labels(op)
-    )
+    calls = _function_labels(op)
+    return sum(prod(size for label, size in sizes.items() if label in own) for own in calls)
 
 
 @lru_cache(maxsize=2**12)

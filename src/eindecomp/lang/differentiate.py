@@ -112,9 +112,8 @@ def _base(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
 def _exponent(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:
     # 0**y is flat for y > 0, where its logarithm would give 0·(−∞).
     x = node.args[0]
-    return walk.times(
-        adjoint, call("mul", node, call("log", call("where", call("eq", x, 0), 1, x)))
-    )
+    logarithm = call("log", call("where", call("eq", x, 0), 1, x))
+    return walk.times(adjoint, call("mul", node, logarithm))
 
 
 def _abs(walk: _Pullback, adjoint: Expr, node: Call) -> Expr:

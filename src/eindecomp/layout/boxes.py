@@ -51,9 +51,8 @@ _EMPTY: Box = ((0, 0),)
 
 def inside(box: Box, other: Box) -> bool:
     """Whether a box lies within another; an empty one always does."""
-    return not volume(box) or all(
-        a >= c and b <= d for (a, b), (c, d) in zip(box, other, strict=True)
-    )
+    sides = zip(box, other, strict=True)
+    return not volume(box) or all(a >= c and b <= d for (a, b), (c, d) in sides)
 
 
 def within(box: Box, other: Box) -> tuple[slice, ...]:

@@ -64,9 +64,8 @@ class NamedRows:
     @property
     def across(self) -> tuple[int, ...]:
         """The dimensions of the table that lie within a row."""
-        return tuple(
-            d for d, label in enumerate(self.dims) if d != self.axis and label not in self.index
-        )
+        dims = enumerate(self.dims)
+        return tuple(d for d, label in dims if d != self.axis and label not in self.index)
 
     @property
     def along(self) -> tuple[int, ...]:
@@ -186,10 +185,8 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
                 label if window is None else None
                 for label, window in zip(op.input, op.ranges, strict=True)
             ]
-            windows = op.windows(shapes[0])
-            reads = [
-                tuple(Dim(label, *window) for label, window in zip(carried, windows, strict=True))
-            ]
+            windows = zip(carried, op.windows(shapes[0]), strict=True)
+            reads = [tuple(Dim(label, *window) for label, window in windows)]
             output = [label if label in carried else None for label in op.output]
             return _view(op.output, made, reads, _plain(output, shape))
         case Reshape():

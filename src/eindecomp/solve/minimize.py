@@ -110,9 +110,8 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
             raise UnsolvedError(_TOO_LARGE)
         if method == "auto":
             run.enter("split")
-            Bounding(run, network, unfold).tighten(
-                np.inf, run.start + budgets.BOUND_SHARE * time_limit
-            )
+            until = run.start + budgets.BOUND_SHARE * time_limit
+            Bounding(run, network, unfold).tighten(np.inf, until)
             if run.bound == run.cost:
                 return run.solution(proved=True)
         if "fold" in run.stages:

@@ -92,9 +92,8 @@ def box(key: Key, shape: Shape, parts: Parts) -> tuple[slice, ...]:
     >>> box((0, 1), (4, 5), (1, 2))
     (slice(0, 4, None), slice(2, 5, None))
     """
-    return tuple(
-        slice(k * n // m, (k + 1) * n // m) for k, n, m in zip(key, shape, parts, strict=True)
-    )
+    dimensions = zip(key, shape, parts, strict=True)
+    return tuple(slice(k * n // m, (k + 1) * n // m) for k, n, m in dimensions)
 
 
 def from_tensor(tensor: object, parts: Sequence[int]) -> TensorRelation[Array]:

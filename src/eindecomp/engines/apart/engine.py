@@ -77,9 +77,8 @@ class ApartProgram:
         if number is None:
             return self.place(name, run.inputs[name])
         blocks = [device.buffers[number].arrays[0] for device in run.devices]
-        return tensor_of_blocks(
-            self.program, NAME, name, {self.program.buffers[number].tiling: blocks}
-        )
+        tiling = self.program.buffers[number].tiling
+        return tensor_of_blocks(self.program, NAME, name, {tiling: blocks})
 
     def close(self) -> None:
         """Nothing is held between runs."""

@@ -88,29 +88,22 @@ class ForDevices:
 
     def compile(self, donated: Sequence[int] = ()) -> CompiledProgram:
         """Compile it; the memory of the `donated` buffers may be used for results."""
-        scalars = self.program.graph.scalars
+        scalars = self.program.graph.scalars.values()
         everywhere = NamedSharding(self.devices, PartitionSpec())
-        given = [
-            jax.ShapeDtypeStruct((), scalar_type(of), sharding=everywhere)
-            for of in scalars.values()
-        ]
+        given = [jax.ShapeDtypeStruct((), scalar_type(of), sharding=everywhere) for of in scalars]
         given += [layout.traced for _, layout in self.inputs]
         out = [layout.spec for _, layout in self.outputs]
         out += [PartitionSpec(self.program.mesh.names or None)] * bool(self.lookups)
         specs = tuple(each.sharding.spec for each in given)
-        places = [
-            len(scalars) + k for k, (number, _) in enumerate(self.inputs) if number in donated
-        ]
-        return CompiledProgram(
-            self, _compiled(self.devices, self._on_device, given, specs, tuple(out), places)
-        )
+        places = [k for k, (number, _) in enumerate(self.inputs, len(scalars)) if number in donated]
+        call = _compiled(self.devices, self._on_device, given, specs, tuple(out), places)
+        return CompiledProgram(self, call)
 
     def _on_device(self, *args: Any) -> tuple[jax.Array, ...]:
         """What a device makes of its parts of all arguments."""
         names = [*self.program.graph.scalars]
-        traced = TracedProgram(
-            self.program, self.precision, dict(zip(names, args[: len(names)], strict=True))
-        )
+        scalars = dict(zip(names, args, strict=False))
+        traced = TracedProgram(self.program, self.precision, scalars)
         for (number, layout), part in zip(self.inputs, args[len(names) :], strict=True):
             traced.arrays[number] = (layout.block(part),)
         for step in self.program.steps:

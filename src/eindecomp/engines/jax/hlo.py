@@ -103,10 +103,8 @@ class _Reader:
             shape, op, rest = parts.groups()
             kind = op.removesuffix("-start")
             if kind in KINDS:
-                count = self._received(kind, _result(kind, op, shape), rest)
-                yield CompiledCollective(
-                    kind, times * count, times, self._vertex(computation, line)
-                )
+                count = times * self._received(kind, _result(kind, op, shape), rest)
+                yield CompiledCollective(kind, count, times, self._vertex(computation, line))
                 continue
             if op.endswith("-done"):
                 continue

@@ -236,9 +236,8 @@ def rearrange(
         boxes = list(dict.fromkeys(piece.box for piece in (*own.kept, *own.sends)))
         if block is None or not boxes:
             continue
-        made = submitting.call(
-            cut_block, device, block, held.box(mesh, device), boxes, results=len(boxes)
-        )
+        where = held.box(mesh, device)
+        made = submitting.call(cut_block, device, block, where, boxes, results=len(boxes))
         cut.update(zip(((device, box) for box in boxes), made, strict=True))
     rearranged: list[Ref | None] = []
     elements = 0

@@ -304,9 +304,8 @@ class SpmdProgram:
         counts = np.zeros(len(names), np.int64)
         for step, place in self._receiving:
             counts[place] += received[step]
-        told = self.transport.gather_counts(
-            np.array([memory.peak, round(1e9 * seconds), *counts], np.int64)
-        )
+        own = np.array([memory.peak, round(1e9 * seconds), *counts], np.int64)
+        told = self.transport.gather_counts(own)
         peak, slowest = told[:, :2].max(0).tolist()
         total = told[:, 2:].sum(0).tolist()
         moved = sum(total), dict(zip(names, total, strict=True))

@@ -61,9 +61,8 @@ class MpiTransport:
         sizes = np.zeros(self.size, np.int64)
         _wait_idly(self._world.Iallgather(np.array([len(own)]), sizes))
         starts, into = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
-        self._world.Allgatherv(
-            np.frombuffer(own, np.uint8), [into, sizes.tolist(), starts.tolist(), MPI.BYTE]
-        )
+        parts = [into, sizes.tolist(), starts.tolist(), MPI.BYTE]
+        self._world.Allgatherv(np.frombuffer(own, np.uint8), parts)
         return [bytes(into[start : start + n]) for start, n in zip(starts, sizes, strict=True)]
 
     def gather_counts(self, own: Array) -> Array:

@@ -283,11 +283,8 @@ class _Binder:
             return self._move_rows(number, step, step.rows, own)
         source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.program, self.program.buffers[into], self.rank)
-        if (
-            is_here
-            and volume(own.box)
-            and not isinstance(step.pattern, steps.Gathered | steps.Exchanged)
-        ):
+        is_group = isinstance(step.pattern, steps.Gathered | steps.Exchanged)
+        if is_here and volume(own.box) and not is_group:
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
             where = within(own.box, self._box(source))

@@ -77,11 +77,9 @@ class TorchTransport:
     ) -> Works:
         """Elements to other ranks and from them: gloo has no collective of parts of any size."""
         del group
-        everybody = self._everybody
-        coming = [
-            dist.irecv(as_bytes(array), peer, everybody, tag) for peer, array in receives.parts()
-        ]
-        going = [dist.isend(as_bytes(array), peer, everybody, tag) for peer, array in sends.parts()]
+        ranks = self._everybody
+        coming = [dist.irecv(as_bytes(array), peer, ranks, tag) for peer, array in receives.parts()]
+        going = [dist.isend(as_bytes(array), peer, ranks, tag) for peer, array in sends.parts()]
         return Works([*coming, *going])
 
     def gather_bytes(self, own: bytes) -> list[bytes]:
@@ -129,9 +127,7 @@ class TorchTransport:
     def _gone(self) -> list[int]:
         here = self._processes[self.rank][0]
         ranks = enumerate(self._processes)
-        return [
-            rank for rank, (host, process) in ranks if host == here and look_at(process) == GONE
-        ]
+        return [rank for rank, (host, own) in ranks if host == here and look_at(own) == GONE]
 
     def abort(self) -> None:
         """End the ranks of this machine; the launcher then ends those of others."""

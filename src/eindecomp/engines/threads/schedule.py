@@ -156,9 +156,7 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
     """The calls that compute a program, each after those whose results it reads."""
     graph = program.graph
     shapes: Shapes = {}
-    groups = [
-        calls for each in program.vertices for calls in _calls_of(graph, each, shapes) if calls
-    ]
+    groups = [calls for one in program.vertices for calls in _calls_of(graph, one, shapes) if calls]
     computed = (graph[tiled.name] for tiled in program.vertices)
     flops = sum(operations(graph, each) for each in computed if not isinstance(each.op, Fill))
     kept = {vertex.name for vertex in graph.outputs}
@@ -178,9 +176,8 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
         is_worth = program.seconds[calls[0].vertex] >= APART
         steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
         first += len(calls)
-    return CallSchedule(
-        graph, program.moves, tuple(steps), shapes, flops, sum(program.seconds.values())
-    )
+    seconds = sum(program.seconds.values())
+    return CallSchedule(graph, program.moves, tuple(steps), shapes, flops, seconds)
 
 
 def _calls_of(

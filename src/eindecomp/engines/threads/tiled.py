@@ -169,9 +169,8 @@ def tile_program(program: Program) -> SharedMemoryProgram:
                 pass
         if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
             moves.append(CountedMove(step.vertex, kind_of(step), n))
-    return SharedMemoryProgram(
-        program.graph, program.devices, tuple(vertices.values()), tuple(moves)
-    )
+    every = tuple(vertices.values())
+    return SharedMemoryProgram(program.graph, program.devices, every, tuple(moves))
 
 
 def _is_rounded(program: Program, step: Compute) -> bool:

@@ -235,9 +235,8 @@ class _Roles:
     def _labels_fit(self) -> bool:
         for part, product in zip(self.parts, self.products, strict=True):
             reads = (product.q, product.k, part.values)
-            if product.q != self.products[0].q or any(
-                len({*read.labels}) < len(read.labels) for read in reads
-            ):
+            repeats = any(len({*read.labels}) < len(read.labels) for read in reads)
+            if product.q != self.products[0].q or repeats:
                 return False
             if self._rows | {*part.values.labels} - {KEY} != {*self.vertex.labels}:
                 return False

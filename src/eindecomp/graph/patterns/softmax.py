@@ -81,10 +81,8 @@ def softmax_parts(terms: Terms, vertex: Vertex) -> list[SoftmaxPart] | None:
         parts = _divided_early(terms, output)
     if not parts:
         return None
-    first = parts[0].weights
-    alike = all(
-        (part.weights.rows, part.weights.shifts) == (first.rows, first.shifts) for part in parts
-    )
+    first, *others = (part.weights for part in parts)
+    alike = all((own.rows, own.shifts) == (first.rows, first.shifts) for own in others)
     is_each_its_own = len({part.weights.scores for part in parts}) == len(parts)
     return parts if alike and is_each_its_own else None
 

@@ -91,9 +91,8 @@ class Terms:
             return None
         names = dict(zip((*op.output, *op.aggregated), (*read.labels, *aggregated), strict=True))
         inputs = zip(self.graph[read.name].inputs, op.inputs, strict=True)
-        return replace_args(
-            op.join, [self.arg(TensorRead(n, own).renamed(names)) for n, own in inputs]
-        )
+        reads = (TensorRead(n, own).renamed(names) for n, own in inputs)
+        return replace_args(op.join, [*map(self.arg, reads)])
 
     def unfold(self, expr: Expr) -> Expr:
         """An expression without casts, an element-wise vertex replaced by what computes it."""

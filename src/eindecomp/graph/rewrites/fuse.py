@@ -215,11 +215,7 @@ def _substitute(
 def _is_cheap(join: Expr) -> bool:
     match join:
         case Call(op, args):
-            return (
-                op in _ARITHMETIC
-                and size_of(join) <= CHEAP_TERMS
-                and all(_is_cheap(a) for a in args)
-            )
+            return op in _ARITHMETIC and size_of(join) <= CHEAP_TERMS and all(map(_is_cheap, args))
         case Arg() | Const() | Scalar():
             return True
         case _:

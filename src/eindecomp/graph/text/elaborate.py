@@ -199,9 +199,8 @@ def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> Non
     inside = {label for ref in refs for label in s.labels_of(ref)}
     new = tuple(item for item in call.labels if s.label_of(item) not in inside)
     sizes = scope.own_sizes(s.Ref(call.name, new, call.at))
-    lent = tuple(
-        scope.numbers(label, n, statement.target.name, call.at) for label, n in sizes.items()
-    )
+    name = statement.target.name
+    lent = tuple(scope.numbers(label, n, name, call.at) for label, n in sizes.items())
     agg = scope.aggregation(call.name, call.at)
     value = s.Aggregate(call.name, call.args, call.at)
     told = s.Assign(statement.target, value, (*statement.extra, *lent), statement.at)

@@ -147,9 +147,8 @@ class Scope:
 
     def with_numbers(self, terms: Sequence[s.Term], statement: s.Assign) -> tuple[s.Term, ...]:
         """Replace labels that are used as values by tensors of their indices."""
-        labels = {
-            item.name: item.size for item in statement.target.items if isinstance(item, s.Label)
-        }
+        target = statement.target
+        labels = {item.name: item.size for item in target.items if isinstance(item, s.Label)}
         sizes = {label: size for label, size in labels.items() if size is not None}
         for ref in (*s.refs_of(terms), *statement.extra):
             sizes |= self._sizes_in(ref)
@@ -377,9 +376,8 @@ def add_reshape(
     for group in groups:
         unknown = [label for label in group if label not in given]
         if len(unknown) > 1:
-            given |= {
-                n: scope.size(n, written.at) for n in unknown if len(scope.sizes.get(n, ())) == 1
-            }
+            declared = (n for n in unknown if len(scope.sizes.get(n, ())) == 1)
+            given |= {n: scope.size(n, written.at) for n in declared}
     sizes = group_sizes(groups, scope.graph[source].shape, given, source)
     after = tuple(s.group_of(item) for item in target.items)
     scope.graph.add(Reshape(tuple(groups), after, sizes), [source], target.name)

@@ -106,10 +106,8 @@ class EinSumKernel:
         return self._combined(a, b, self.state)
 
     def _combined(self, a: States, b: States, types: Sequence[DType]) -> States:
-        values = [f(*a, *b) for f in self._combine]
-        return tuple(
-            jnp.broadcast_to(cast(x, t), b[0].shape) for x, t in zip(values, types, strict=True)
-        )
+        typed = zip((f(*a, *b) for f in self._combine), types, strict=True)
+        return tuple(jnp.broadcast_to(cast(x, t), b[0].shape) for x, t in typed)
 
     def finished(self, states: States) -> jax.Array:
         """The result that a state stands for."""
@@ -157,9 +155,8 @@ class EinSumKernel:
     def _reduced(self, joined: States, axes: Sequence[int]) -> States:
         agg, types = self.op.agg, self._program.state
         assert agg is not None  # noqa: S101
-        identity = tuple(
-            np.asarray(x, t) for x, t in zip(self._program.identity, types, strict=True)
-        )
+        typed = zip(self._program.identity, types, strict=True)
+        identity = tuple(np.asarray(x, t) for x, t in typed)
         if BUILTIN.get(agg.name) == agg:
             return (lax.reduce(joined[0], identity[0], _REDUCERS[agg.name], axes),)
 
@@ -213,9 +210,8 @@ class EinSumKernel:
         sums_pairs = len(terms) == 2 and labels[0] ^ labels[1] <= {*kept}
         if not (sums_pairs and len(types) == 1 and types <= LOW_PRECISION):
             terms = [(cast(x, held), own) for x, own in terms]
-        names = {
-            label: k for k, label in enumerate(dict.fromkeys(t for _, own in terms for t in own))
-        }
+        every = dict.fromkeys(t for _, own in terms for t in own)
+        names = {label: k for k, label in enumerate(every)}
         arguments: list[Any] = []
         for x, own in terms:
             arguments += [x, [names[label] for label in own]]

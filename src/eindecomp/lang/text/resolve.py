@@ -145,16 +145,13 @@ def named_leaf(
 
     def leaf(term: s.Ref | s.Name) -> Expr:
         if isinstance(term, s.Ref):
-            known = ", ".join(position)
-            raise TextError(
-                f"a tensor cannot be used here; the inputs are {known}", source, term.at
-            )
+            told = f"a tensor cannot be used here; the inputs are {', '.join(position)}"
+            raise TextError(told, source, term.at)
         if term.name in position:
             return position[term.name]
         if term.name in scalars:
             return Scalar(term.name)
-        raise TextError(
-            f"unknown name {term.name!r}{suggest(term.name, position)}", source, term.at
-        )
+        near = suggest(term.name, position)
+        raise TextError(f"unknown name {term.name!r}{near}", source, term.at)
 
     return leaf

@@ -298,9 +298,8 @@ def _runs(sizes: Ints, links: _Links) -> list[tuple[int, int, int]]:
         lengths = edges[1::2] - edges[::2]
         longest = int(np.argmax(lengths))
         start, stop = int(edges[2 * longest]), int(edges[2 * longest + 1]) + period
-        if stop - start > budgets.FEWEST_BLOCKS * period and _alike(
-            sizes, links, start, stop, period
-        ):
+        is_long = stop - start > budgets.FEWEST_BLOCKS * period
+        if is_long and _alike(sizes, links, start, stop, period):
             runs.append((start, stop, period))
     return sorted(runs, key=lambda run: budgets.FEWEST_BLOCKS * run[2] - (run[1] - run[0]))
 

@@ -123,9 +123,8 @@ def network_over(
     grids = [parts[part_of[e]].reshape(shape[e]) for e in first.tolist()]
     loops = edges[:, 0] == edges[:, 1]
     places: list[int] = place.tolist()
-    tables += [
-        ((u, v), grids[g]) for (u, v), g in zip(edges.tolist(), places, strict=True) if u != v
-    ]
+    placed = zip(edges.tolist(), places, strict=True)
+    tables += [((u, v), grids[g]) for (u, v), g in placed if u != v]
     tables += [
         _distinct((int(edges[e, 0]),) * 2, grids[places[e]]) for e in np.flatnonzero(loops).tolist()
     ]

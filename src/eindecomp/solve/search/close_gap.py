@@ -160,9 +160,8 @@ class Portfolio:
 
     def work(self, turns: int) -> None:
         """Take so many turns, fewer if time is up or the gap is closed."""
-        iterations = int(
-            np.clip(budgets.TURN_CELLS // (self.graph.cells.size + 1), *budgets.TURN_ITERATIONS)
-        )
+        affordable = budgets.TURN_CELLS // (self.graph.cells.size + 1)
+        iterations = int(np.clip(affordable, *budgets.TURN_ITERATIONS))
         for _ in range(turns):
             if self.incumbent.closed() or has_passed(self.deadline):
                 return

@@ -199,9 +199,8 @@ def compress_steps(core: Core) -> Core:
 def _with_steps(core: Core, keep: Mask) -> Core:
     """The core with some of its steps only."""
     span = offsets(keep.astype(np.int64))[core.item_span]
-    return merge_items(
-        core._replace(item_span=span, capacity=core.capacity[keep], step=core.step[keep])
-    )
+    kept = core._replace(item_span=span, capacity=core.capacity[keep], step=core.step[keep])
+    return merge_items(kept)
 
 
 def merge_items(core: Core) -> Core:

@@ -58,9 +58,8 @@ def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Ite
 
     Tensors without bytes stay where they are.
     """
-    arrivals = {
-        after: list(group) for after, group in groupby(placement.arrivals, lambda a: a.after)
-    }
+    groups = groupby(placement.arrivals, lambda arrival: arrival.after)
+    arrivals = {after: list(group) for after, group in groups}
     stores: dict[int, list[int]] = {}
     for made in placement.stores:
         stores.setdefault(workload.uses[made][0], []).append(made)

@@ -126,14 +126,12 @@ def _sent_to_readers(mesh: Mesh, held: Cut, wanted: Cut, device: int) -> Iterato
     """The blocks sent to each device that wants them and has no nearer holder."""
     own = coordinates(mesh, device)
     box = box_on(mesh, held, device)
-    shared = replicated_axes(mesh, held)
+    shared = axes_in(mesh, replicated_axes(mesh, held))
     loose = used_axes(held) & ~used_axes(wanted)
     axes = axes_in(mesh, loose)
     for place, tile in _tiles_that_meet(mesh, wanted, box, own):
         block = meet(box, tile)
-        if block is None or any(
-            shared >> axis & 1 and digit != own[axis] for axis, digit in enumerate(place)
-        ):
+        if block is None or any(place[axis] != own[axis] for axis in shared):
             continue
         for digits in product(*(range(mesh.sizes[axis]) for axis in axes)):
             for axis, digit in zip(axes, digits, strict=True):
@@ -236,9 +234,7 @@ def step_on(
         case steps.Load() | steps.Generate() | steps.Free():
             return DeviceStep(step, buffers[steps.used_by(step)[-1]].box(mesh, device))
         case steps.Compute():
-            reads = tuple(
-                None if read is None else box_on(mesh, read.cut, device) for read in step.reads
-            )
+            reads = tuple(read and box_on(mesh, read.cut, device) for read in step.reads)
             return DeviceStep(step, buffers[step.into].box(mesh, device), reads)
         case steps.Move():
             held, wanted = buffers[step.source].tiling, buffers[step.into].tiling

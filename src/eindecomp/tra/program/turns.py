@@ -292,9 +292,8 @@ class _Taking:
         every = self._store(self._fresh(f"{name}.turns"), op, parts, shape, axes, vertex)
         divided = _dividing(vertex.labels, at, shape)
         sizes = dict(divided.sizes)
-        merged = Reshape(
-            divided.groups, divided.input, tuple((g[0], sizes[g[0]]) for g in divided.groups)
-        )
+        order = tuple((group[0], sizes[group[0]]) for group in divided.groups)
+        merged = Reshape(divided.groups, divided.input, order)
         axes = _axes(vertex.labels, decision.home)
         self._store(name, merged, [every], vertex.shape, axes, vertex, second=decision.second)
 

@@ -186,8 +186,7 @@ def _permuted(mesh: Mesh, cut: Cut, free: Sequence[int]) -> Iterator[Cut]:
         if mesh.sizes[one] == mesh.sizes[other]:
             swap = {one: other, other: one}
             yield tuple(
-                span._replace(axes=tuple(swap.get(axis, axis) for axis in span.axes))
-                for span in cut
+                span._replace(axes=tuple(swap.get(a, a) for a in span.axes)) for span in cut
             )
 
 

@@ -166,9 +166,7 @@ class TileProgram:
         made: set[int] = set()
         for op in self.ops:
             blocks = [block for block in op.reads if block is not None]
-            outside = [
-                b for b in blocks if volume(b.box) and not inside(b.box, self.tiles[b.tile].box)
-            ]
+            outside = [b for b in blocks if not inside(b.box, self.tiles[b.tile].box)]
             if op.into in made or outside or not made.issuperset(op.sources):
                 raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
             made.add(op.into)

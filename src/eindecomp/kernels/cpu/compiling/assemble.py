@@ -167,10 +167,8 @@ class _LlvmWriter:
                 return self.numbers.compare(sign, self.value(left), self.value(right))
             case ast.IfExp(test=test, body=left, orelse=right):
                 one, other = self.numbers.meet(self.value(left), self.value(right))
-                chosen = self.builder.select(
-                    self.numbers.truth(self.value(test)), one.code, other.code
-                )
-                return IrValue(chosen, one.type)
+                truth = self.numbers.truth(self.value(test))
+                return IrValue(self.builder.select(truth, one.code, other.code), one.type)
             case ast.Call() if (returned := self.call(node)) is not None:
                 return returned
             case _:
@@ -208,9 +206,8 @@ class _LlvmWriter:
             case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in _MATH:
                 of = args[0].type
                 full = f"llvm.{name}.f{8 * of.itemsize}"
-                return IrValue(
-                    self.numbers.declared(full, LLVM[of], [arg.code for arg in args]), of
-                )
+                codes = [arg.code for arg in args]
+                return IrValue(self.numbers.declared(full, LLVM[of], codes), of)
             case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in _MATH:
                 return of_c(self.numbers, f"c{name}", args)
             case ast.Attribute(value=inner, attr="conjugate"):

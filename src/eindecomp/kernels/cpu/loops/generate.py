@@ -202,9 +202,8 @@ class _NestWriter:
 
     def _start(self, rows: int) -> None:
         with self._under("for j in range(lanes):"):
-            for value, (of, neutral) in enumerate(
-                zip(self.program.state, self.program.identity, strict=True)
-            ):
+            neutral_state = zip(self.program.state, self.program.identity, strict=True)
+            for value, (of, neutral) in enumerate(neutral_state):
                 text = literal(neutral, of)
                 for row in range(rows):
                     self._put(f"store_{of.name}({self._slot(value, row, rows)}, {text})")
@@ -299,11 +298,8 @@ class _NestWriter:
         both = [*left, *right]
         lines = self._computing(lambda k: both[k])
         lines.lines = body
-        combine = self.program.combine or ()
-        return [
-            lines.cast(lines.value(expr), of)
-            for expr, of in zip(combine, self.program.state, strict=True)
-        ]
+        typed = zip(self.program.combine or (), self.program.state, strict=True)
+        return [lines.cast(lines.value(expr), of) for expr, of in typed]
 
     def _fold(self, rows: int) -> None:
         """Combine the states of all lanes by halving."""

@@ -114,7 +114,7 @@ def lay_out(
     output: Labels,
 ) -> Strides:
     """Order and merge loops: those of the result as it lies in memory, the others as inputs do."""
-    loops = {label for label, size in sizes.items() if size != 1}
+    loops = {label: size for label, size in sizes.items() if size != 1}
     inputs, outputs = (
         [{label: s for label, s in own.items() if label in loops} for own in part]
         for part in (inputs, outputs)
@@ -125,12 +125,8 @@ def lay_out(
     }
     results = [label for label in output if label in loops]
     results.sort(key=lambda label: -abs(outputs[0][label]) if outputs else 0)
-    aggregated = sorted(
-        (k for k in sizes if k in loops and k not in output), key=lambda k: -reach[k]
-    )
-    layout = Strides(
-        {k: sizes[k] for k in sizes if k in loops}, inputs, outputs, results, aggregated
-    )
+    aggregated = sorted((k for k in loops if k not in output), key=lambda k: -reach[k])
+    layout = Strides(loops, inputs, outputs, results, aggregated)
     for group in (layout.results, layout.aggregated):
         while _merge(layout, group):
             pass

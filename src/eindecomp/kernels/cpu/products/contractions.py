@@ -80,10 +80,8 @@ class FusedContraction:
             longest = max(sizes, key=lambda label: sizes[label])
             sizes[longest] = -(-sizes[longest] // 2)
         windows = {label: slice(size) for label, size in sizes.items()}
-        labels, arrays = (*self._op.inputs, self._op.output), (*operands, out)
-        *given, result = (
-            cut(array, own, windows) for array, own in zip(arrays, labels, strict=True)
-        )
+        labelled = zip((*operands, out), (*self._op.inputs, self._op.output), strict=True)
+        *given, result = (cut(array, own, windows) for array, own in labelled)
         ways: dict[str, Callable[[], None]] = {}
         with one_thread_each():
             for nest in candidates(self._op, given, result, sizes):
@@ -104,8 +102,7 @@ def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str
         strides = strides_of(own, array.strides)
         reach = sum((sizes[label] - 1) * abs(step) for label, step in strides.items())
         is_compact = reach + array.itemsize == array.nbytes
-        layouts.append(
-            [sorted(strides, key=lambda label, own=strides: -abs(own[label])), is_compact]
-        )
+        order = sorted(strides, key=lambda label, own=strides: -abs(own[label]))
+        layouts.append([order, is_compact])
     rounded = {k: n if n <= _EXACT else 1 << (n - 1).bit_length() for k, n in sizes.items()}
     return json.dumps([out.dtype.name, op.inputs, op.output, layouts, rounded])

@@ -95,10 +95,8 @@ class Gemm:
         """The cheapest way to see arrays as matrices; None if loops are cheaper."""
         op = self.op
         sizes = sizes_of([*op.inputs, op.output], [*operands, out])
-        first, second = (
-            strides_of(own, x.strides) for own, x in zip(op.inputs, operands, strict=True)
-        )
-        layout = lay_out(sizes, [first, second], [strides_of(op.output, out.strides)], op.output)
+        given = [strides_of(own, x.strides) for own, x in zip(op.inputs, operands, strict=True)]
+        layout = lay_out(sizes, given, [strides_of(op.output, out.strides)], op.output)
         x, y, z = (set(own) for own in layout.arrays)
         # Loops of one array alone are summed or repeated: generated loops do that.
         if (x ^ y) & set(layout.aggregated) or z - x - y:
