@@ -22,6 +22,7 @@ from numpy.lib.format import MAGIC_PREFIX, open_memmap, write_array
 from eindecomp.engines.safetensors_file import open_tensor
 from eindecomp.errors import InputError, extra, quote, suggest
 from eindecomp.graph.graph import Graph
+from eindecomp.graph.vertex import Shape
 from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.layout.boxes import Box, shape_of
 from eindecomp.planner.costs.byte_sizes import show_bytes
@@ -213,13 +214,13 @@ def _check_place(path: Path, name: str, dtype: DType) -> None:
         raise InputError(f"outputs: {path}, where {name} is to be written, is a folder")
 
 
-def chunks_for(shape: tuple[int, ...], boxes: Collection[Box]) -> tuple[int, ...]:
+def chunks_for(shape: Shape, boxes: Collection[Box]) -> tuple[int, ...]:
     """The sides of the largest tile: as many chunks as possible belong to one tile each."""
     sides = [shape_of(box) for box in boxes] or [shape]
     return tuple(max(1, *(each[axis] for each in sides)) for axis in range(len(shape)))
 
 
-def can_write_at_once(path: Path, shape: tuple[int, ...], boxes: Collection[Box]) -> bool:
+def can_write_at_once(path: Path, shape: Shape, boxes: Collection[Box]) -> bool:
     """Whether tiles can be written at the same time: in `.zarr`, if every chunk is of one tile.
 
     >>> can_write_at_once(Path("z.zarr"), (5,), [((0, 3),), ((3, 5),)])
@@ -236,9 +237,7 @@ def can_write_at_once(path: Path, shape: tuple[int, ...], boxes: Collection[Box]
     )
 
 
-def create_file(
-    part: Path, kind: str, shape: tuple[int, ...], dtype: DType, boxes: Collection[Box]
-) -> None:
+def create_file(part: Path, kind: str, shape: Shape, dtype: DType, boxes: Collection[Box]) -> None:
     """Make a file of the kind `.npy` or `.zarr` that devices can write blocks to."""
     if kind == ".zarr":
         extra("zarr").create_array(part, shape=shape, dtype=dtype, chunks=chunks_for(shape, boxes))

@@ -211,17 +211,12 @@ def placing_bytes(program: Program, name: str, given: object) -> int:
     """
     if not isinstance(given, Tensor) or given.mesh != program.mesh or program.devices == 1:
         return 0
-    return sum(
-        _elements(program.mesh, given.tilings[0], buffer.tiling) * buffer.item
-        for buffer in program.inputs[name]
-        if buffer.tiling not in given.tilings
-    )
+    held = given.tilings[0]
+    others = (each for each in program.inputs[name] if each.tiling not in given.tilings)
+    return sum(_elements(program.mesh, held, each.tiling) * each.item for each in others)
 
 
 @lru_cache(maxsize=1 << 12)
 def _elements(mesh: Mesh, held: Tiling, wanted: Tiling) -> int:
-    return sum(
-        volume(transfer.box)
-        for device in range(mesh.devices)
-        for transfer in received(mesh, held, wanted, device)
-    )
+    every = (received(mesh, held, wanted, device) for device in range(mesh.devices))
+    return sum(volume(transfer.box) for transfers in every for transfer in transfers)

@@ -12,7 +12,7 @@ from eindecomp.errors import GraphError, InputError, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import BFLOAT16, Array, DType, Kind, kind, type_names
+from eindecomp.lang.dtypes import BFLOAT16, Array, DType, Kind, ScalarTypes, kind, type_names
 
 _NAMED = 5  # tensors that one message names
 
@@ -121,7 +121,7 @@ def _only_slices(given: Any) -> bool:
     return all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
 
 
-def to_scalars(given: Mapping[str, object], types: Mapping[str, DType]) -> dict[str, Any]:
+def to_scalars(given: Mapping[str, object], types: ScalarTypes) -> dict[str, Any]:
     """Read the numbers that are given for run-time scalars."""
     scalars: dict[str, Any] = {}
     for name, dtype in types.items():

@@ -11,23 +11,20 @@ from collections.abc import Callable, Iterator, Set
 from math import inf
 from typing import NamedTuple
 
-from eindecomp.graph.graph import Graph, Operands
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.attention import Attention, KeyPart, find_attention
 from eindecomp.graph.patterns.terms import TensorExpr, TensorRead
 from eindecomp.lang.differentiate import pullback
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
-from eindecomp.lang.einsum import Labels, product
+from eindecomp.lang.einsum import Labels, Operand, Operands, product
 from eindecomp.lang.scalar import Arg, Expr, call, replace_args
 from eindecomp.lang.simplify import simplify
 
 
 def taken_whole(graph: Graph, wanted: Set[str]) -> dict[str, Attention]:
     """The attentions of a graph whose gradient is taken as a whole, by their results."""
-    return {
-        one.result: one
-        for one in find_attention(graph)
-        if len(one.parts) == 1 and wanted.isdisjoint({*one.replaces} - {one.result})
-    }
+    alone = (one for one in find_attention(graph) if len(one.parts) == 1)
+    return {one.result: one for one in alone if wanted.isdisjoint({*one.replaces} - {one.result})}
 
 
 class Adjoint(NamedTuple):
@@ -49,9 +46,7 @@ def adjoints_of(graph: Graph, one: Attention, adjoint: str) -> list[Adjoint]:
     q, k, v = ((each.name, each.labels) for each in (one.q, part.k, part.v))
     result, given = (one.result, one.output.labels), (adjoint, one.output.labels)
 
-    def add(
-        what: str, labels: Labels, operands: Operands, join: Expr, agg: str = "sum"
-    ) -> tuple[str, Labels]:
+    def add(what: str, labels: Labels, operands: Operands, join: Expr, agg: str = "sum") -> Operand:
         name = graph.fresh(f"grad_{one.result}_{what}")
         return graph.add_einsum(labels, operands, join, agg, name).name, labels
 
@@ -85,7 +80,7 @@ def adjoints_of(graph: Graph, one: Attention, adjoint: str) -> list[Adjoint]:
     return adjoints if part.bias is None else [*adjoints, *_of_bias(graph, part.bias, back)]
 
 
-def _of_bias(graph: Graph, bias: TensorExpr, back: tuple[str, Labels]) -> Iterator[Adjoint]:
+def _of_bias(graph: Graph, bias: TensorExpr, back: Operand) -> Iterator[Adjoint]:
     """What the operands of a bias get of the adjoint of the scores."""
     operands = [back, *((read.name, read.labels) for read in bias.reads)]
     types = tuple(graph[name].dtype for name, _ in operands)

@@ -19,12 +19,10 @@ from eindecomp.errors import GraphError, LabelWarning, OperandError, quote, sugg
 from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex
-from eindecomp.lang.einsum import EinSum, Labels, parse_groups, parse_spec, product
+from eindecomp.lang.einsum import EinSum, Sizes, parse_groups, parse_spec, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, used_args
 from eindecomp.lang.text.resolve import parse_expr, parse_join
-
-Operands = list[tuple[str, Labels]]
 
 T = TypeVar("T")
 
@@ -173,7 +171,7 @@ def check_tie(
 # Labels that are aggregated alone in two operands: probably one of them was misspelt
 
 
-def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
+def lone_labels(op: Op, sizes: Sizes) -> tuple[str, str] | None:
     """Two labels of one size that are aggregated, each in one operand only.
 
     Of `sum X[i,jj] * Y[j,k]` these are jj and j: it is the product of two sums. Operands are the
@@ -201,7 +199,7 @@ def lone_labels(op: Op, sizes: Mapping[str, int]) -> tuple[str, str] | None:
     return None
 
 
-def warn_of_lone_labels(op: Op, sizes: Mapping[str, int], told: Callable[[str, str], str]) -> None:
+def warn_of_lone_labels(op: Op, sizes: Sizes, told: Callable[[str, str], str]) -> None:
     """Warn of such labels; `told` adds to a message where the label stands."""
     pair = lone_labels(op, sizes)
     if pair is None:
@@ -275,7 +273,7 @@ def slice_op(labels: str, rank: int, ranges: Mapping[str, object], name: str) ->
     return Slice(kept, tuple(cuts.get(label) for label in output))
 
 
-def reshape_op(spec: str, shape: Shape, sizes: Mapping[str, int], name: str) -> Reshape | EinSum:
+def reshape_op(spec: str, shape: Shape, sizes: Sizes, name: str) -> Reshape | EinSum:
     """Read a reshape such as `"b (h d) -> b h d"`; without groups it is a transpose."""
     before, after = parse_groups(spec)
     every_size = group_sizes(before, shape, sizes, name)

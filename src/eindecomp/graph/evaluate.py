@@ -21,8 +21,8 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, Array, DType, concrete, widen
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.dtypes import INT64, Array, DType, ScalarTypes, ScalarValues, concrete, widen
+from eindecomp.lang.einsum import EinSum, Labels, Sizes
 from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import Expr, used_scalars, values
@@ -102,10 +102,7 @@ def computing(what: object) -> Generator[None]:
 
 
 def compute(
-    vertex: Vertex,
-    operands: Sequence[Array],
-    scalars: Mapping[str, Any],
-    scalar_types: Mapping[str, DType],
+    vertex: Vertex, operands: Sequence[Array], scalars: ScalarValues, scalar_types: ScalarTypes
 ) -> Array:
     """The array of one vertex from the arrays of its inputs."""
     match vertex.op:
@@ -133,7 +130,7 @@ def compute(
 
 
 def _compiled(
-    expr: Expr, args: Sequence[DType], given: Mapping[str, Any], types: Mapping[str, DType]
+    expr: Expr, args: Sequence[DType], given: Mapping[str, Any], types: ScalarTypes
 ) -> Callable[..., Any]:
     """An expression over inputs of the given types; low-precision ones come widened."""
     explicit, _ = with_casts(expr, args, types)
@@ -152,11 +149,7 @@ class EinSumSteps:
     """
 
     def __init__(
-        self,
-        op: EinSum,
-        types: Sequence[DType],
-        scalars: Mapping[str, Any],
-        scalar_types: Mapping[str, DType],
+        self, op: EinSum, types: Sequence[DType], scalars: ScalarValues, scalar_types: ScalarTypes
     ) -> None:
 
         def run(expr: Expr, args: Sequence[DType]) -> Callable[..., Any]:
@@ -177,7 +170,7 @@ class EinSumSteps:
         if op.agg.finish is not None:
             self._finish = run(op.agg.finish, self._types)
 
-    def partial(self, operands: Sequence[Array], sizes: Mapping[str, int] | None = None) -> State:
+    def partial(self, operands: Sequence[Array], sizes: Sizes | None = None) -> State:
         """Join the inputs and aggregate; `sizes` are those of labels that no input has."""
         op, sizes = self.op, {**(sizes or {})}
         for labels, array in zip(op.inputs, operands, strict=True):
@@ -194,10 +187,8 @@ class EinSumSteps:
             extents = [where[label].stop - where[label].start for label in op.labels]
             pairs = zip(wide, op.inputs, strict=True)
             tiles = [_lay_out(x, labels, op.labels, where) for x, labels in pairs]
-            joined = [
-                np.broadcast_to(f(*tiles), extents).astype(t)
-                for f, t in zip(self._join, self._types, strict=True)
-            ]
+            typed = zip(self._join, self._types, strict=True)
+            joined = [np.broadcast_to(f(*tiles), extents).astype(t) for f, t in typed]
             place = tuple(where[label] for label in op.output)
             part = _reduce(joined, axes, self.combine)
             if op.agg is not None:

@@ -14,17 +14,19 @@ from math import prod
 from eindecomp.errors import GradientError
 from eindecomp.graph.attention_grad import adjoints_of, taken_whole
 from eindecomp.graph.checks import expect
-from eindecomp.graph.graph import Graph, Operands
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.differentiate import pullback
-from eindecomp.lang.dtypes import LOW_PRECISION, DType, Kind, kind
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.dtypes import LOW_PRECISION, Kind, ScalarItems, Types, kind
+from eindecomp.lang.einsum import EinSum, Labels, Operand, Operands
 from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Expr, call, chain, replace_args, used_args, values
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
+Adjoints = list[tuple[int, str]]
+"""Positions of inputs, each with a vertex that adds to its adjoint."""
 MAX_ADDENDS = 8
 """How many adjoints one vertex adds up."""
 
@@ -138,9 +140,7 @@ def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
     return parts[0]
 
 
-def _input_adjoints(
-    graph: Graph, vertex: Vertex, adjoint: str, needed: set[str]
-) -> list[tuple[int, str]]:
+def _input_adjoints(graph: Graph, vertex: Vertex, adjoint: str, needed: set[str]) -> Adjoints:
     """What each input of a vertex gets, as pairs of its position and an added vertex."""
     name = graph.fresh
     match vertex.op:
@@ -174,9 +174,7 @@ def _input_adjoints(
             return []
 
 
-def _einsum(
-    graph: Graph, vertex: Vertex, op: EinSum, adjoint: str, needed: set[str]
-) -> list[tuple[int, str]]:
+def _einsum(graph: Graph, vertex: Vertex, op: EinSum, adjoint: str, needed: set[str]) -> Adjoints:
     operands = list(zip(vertex.inputs, op.inputs, strict=True))
     types = [graph[name].dtype for name in vertex.inputs]
     wanted = [k for k in used_args(op.join) if vertex.inputs[k] in needed]
@@ -188,7 +186,7 @@ def _einsum(
     types += [graph[name].dtype for name, _ in back.operands]
     sizes = graph.label_sizes(vertex)
     scalars = tuple(graph.scalars.items())
-    adjoints: list[tuple[int, str]] = []
+    adjoints: Adjoints = []
     for k in differentiable:
         value = _pulled_back(op.join, k, back.adjoints, tuple(types), scalars)
         if value is not None:
@@ -198,18 +196,12 @@ def _einsum(
 
 @lru_cache(maxsize=2**12)
 def _pulled_back(
-    join: Expr,
-    wrt: int,
-    adjoints: tuple[Expr, ...],
-    types: tuple[DType, ...],
-    scalars: tuple[tuple[str, DType], ...],
+    join: Expr, wrt: int, adjoints: tuple[Expr, ...], types: Types, scalars: ScalarItems
 ) -> Expr | None:
     """What reaches input `wrt` when `adjoints` reach the values of a join; None if nothing does."""
     known = dict(scalars)
-    parts = [
-        pullback(value, wrt, adjoint, types, known)
-        for value, adjoint in zip(values(join), adjoints, strict=True)
-    ]
+    pairs = zip(values(join), adjoints, strict=True)
+    parts = [pullback(value, wrt, adjoint, types, known) for value, adjoint in pairs]
     terms = [part for part in parts if part is not None]
     if not terms:
         return None
@@ -222,11 +214,7 @@ def _sizes_of(graph: Graph, operands: Operands) -> dict[str, int]:
 
 
 def _sum_to_input(
-    graph: Graph,
-    operand: tuple[str, Labels],
-    operands: Sequence[tuple[str, Labels]],
-    value: Expr,
-    sizes: dict[str, int],
+    graph: Graph, operand: Operand, operands: Sequence[Operand], value: Expr, sizes: dict[str, int]
 ) -> str:
     """Add the vertex that sums `value` over all labels that the operand does not have."""
     name, labels = operand
@@ -241,9 +229,8 @@ def _sum_to_input(
     sizes = sizes | {new: sizes[old] for new, old in zip(output, labels, strict=True)}
     value = replace_args(value, {k: Arg(place) for place, k in enumerate(used)})
     for new, old in diagonal:
-        eye = graph.add(
-            Fill((old, new), call("eq", Arg(0), Arg(1))), [], graph.fresh(f"grad_{name}_eye"), sizes
-        )
+        same = Fill((old, new), call("eq", Arg(0), Arg(1)))
+        eye = graph.add(same, [], graph.fresh(f"grad_{name}_eye"), sizes)
         value = call("where", Arg(len(chosen)), value, 0)
         chosen.append((eye.name, (old, new)))
     dtype = graph[name].dtype
@@ -275,8 +262,8 @@ def _map(graph: Graph, tensor: str, labels: Labels, value: Expr, of: str) -> str
 
 def _concat(
     graph: Graph, vertex: Vertex, labels: Labels, axis: int, adjoint: str, needed: set[str]
-) -> list[tuple[int, str]]:
-    adjoints: list[tuple[int, str]] = []
+) -> Adjoints:
+    adjoints: Adjoints = []
     start = 0
     for k, name in enumerate(vertex.inputs):
         stop = start + graph[name].shape[axis]
@@ -323,7 +310,7 @@ def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
 class Back:
     """What reaches each joined value, over the vertex's inputs followed by `operands`."""
 
-    operands: tuple[tuple[str, Labels], ...]
+    operands: tuple[Operand, ...]
     adjoints: tuple[Expr, ...]
 
 
@@ -352,7 +339,7 @@ def _aside(graph: Graph, vertex: Vertex, op: EinSum, what: str, join: Expr, agg:
     return graph.add_einsum(op.output, operands, join, agg, name, vertex.sizes).name
 
 
-def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels]) -> Back:
+def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: Operand) -> Back:
     """max, min: the adjoint goes to the values equal to the result, in equal shares.
 
     Equal means equal: whatever runs this must compute the join here as it did for the result.
@@ -372,7 +359,7 @@ def _extreme(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels])
     return Back(tensors, (call("where", hit, call("div", g, count), 0),))
 
 
-def _product(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels]) -> Back:
+def _product(graph: Graph, vertex: Vertex, op: EinSum, of_z: Operand) -> Back:
     """prod: the product of all other values, told apart by how many values are zero."""
     n = len(op.inputs)
     g, zeros, rest = Arg(n), Arg(n + 1), Arg(n + 2)
@@ -386,18 +373,16 @@ def _product(graph: Graph, vertex: Vertex, op: EinSum, of_z: tuple[str, Labels])
 
 
 def _given_rule(
-    graph: Graph, vertex: Vertex, op: EinSum, agg: Monoid, rule: Expr, of_z: tuple[str, Labels]
+    graph: Graph, vertex: Vertex, op: EinSum, agg: Monoid, rule: Expr, of_z: Operand
 ) -> Back:
     """A user's own rule, over the joined values, the final state and the result."""
     n, k = len(op.inputs), agg.width
     g = Arg(n)
     # A state of one number without a finish is the result itself.
     is_result = agg.finish is None
-    states = (
-        [vertex.name]
-        if is_result
-        else [_aside(graph, vertex, op, f"state{i}", op.join, agg.select(i)) for i in range(k)]
-    )
+    states = [vertex.name]
+    if not is_result:
+        states = [_aside(graph, vertex, op, f"state{i}", op.join, agg.select(i)) for i in range(k)]
     state_args = [Arg(n + 1 + i) for i in range(k)]
     result = state_args[0] if is_result else Arg(n + 1 + k)
     slopes = values(replace_args(rule, [*values(op.join), *state_args, result]))

@@ -23,12 +23,10 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.vertex_table import Tensor, VertexTable
 from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.einsum import Labels, is_ellipsis_label, parse_spec
+from eindecomp.lang.einsum import Labels, Operands, is_ellipsis_label, parse_spec
 from eindecomp.lang.monoid import Monoid, declaration
 from eindecomp.lang.names import check_name
 from eindecomp.lang.scalar import Arg, Expr, Number, replace_args, used_args
-
-Operands = list[tuple[str, Labels]]
 
 
 class Graph(VertexTable):
@@ -261,11 +259,8 @@ def _broadcast(graph: Graph, operands: Operands) -> Operands:
             sizes[label] = max(size, sizes.get(label, 1)) if size != 1 else sizes.get(label, 1)
     stretched_operands: Operands = []
     for name, labels in operands:
-        shape = graph[name].shape
-        stretched = [
-            is_ellipsis_label(label) and size == 1 != sizes[label]
-            for label, size in zip(labels, shape, strict=True)
-        ]
+        sides = zip(labels, graph[name].shape, strict=True)
+        stretched = [is_ellipsis_label(la) and n == 1 != sizes[la] for la, n in sides]
         if any(stretched):
             kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
             ranges = tuple(0 if gone else None for gone in stretched)

@@ -10,8 +10,19 @@ from math import prod
 from eindecomp.errors import GraphError, OperandError
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex, show
-from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, kind, promote, to_number
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.dtypes import (
+    INT64,
+    DType,
+    Kind,
+    ScalarItems,
+    ScalarTypes,
+    Types,
+    concrete,
+    kind,
+    promote,
+    to_number,
+)
+from eindecomp.lang.einsum import EinSum, Labels, Sizes
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import result_type, type_of
@@ -30,7 +41,7 @@ Operand = Vertex | BareOperand
 
 
 def infer(
-    op: Op, operands: Sequence[Operand], sizes: Mapping[str, int], scalars: Mapping[str, DType]
+    op: Op, operands: Sequence[Operand], sizes: Sizes, scalars: ScalarTypes
 ) -> tuple[Shape, DType]:
     """The shape and type of a vertex; `sizes` are those of labels no input has.
 
@@ -83,7 +94,7 @@ def label_sizes(inputs: Sequence[Labels], operands: Sequence[Operand]) -> dict[s
     return sizes
 
 
-def _pick(output: Labels, sizes: Mapping[str, int]) -> Shape:
+def _pick(output: Labels, sizes: Sizes) -> Shape:
     for label in output:
         if label not in sizes:
             raise GraphError(f"label {label!r} is in no input and has no size: give it one")
@@ -91,7 +102,7 @@ def _pick(output: Labels, sizes: Mapping[str, int]) -> Shape:
 
 
 def _einsum(
-    op: EinSum, operands: Sequence[Operand], sizes: Mapping[str, int], scalars: Mapping[str, DType]
+    op: EinSum, operands: Sequence[Operand], sizes: Sizes, scalars: ScalarTypes
 ) -> tuple[Shape, DType]:
     shape = _pick(op.output, {**sizes, **label_sizes(op.inputs, operands)})
     for name in used_scalars(op.join):
@@ -104,9 +115,7 @@ def _einsum(
 
 # Layers repeat, and every rewrite checks every vertex again.
 @lru_cache(maxsize=2**14)
-def _einsum_type(
-    join: Expr, agg: Monoid | None, types: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
-) -> DType:
+def _einsum_type(join: Expr, agg: Monoid | None, types: Types, scalars: ScalarItems) -> DType:
     known = dict(scalars)
     if agg is None:
         return result_type(join, types, known)
@@ -116,7 +125,7 @@ def _einsum_type(
     return concrete(agg.result_type(joined, known))
 
 
-def _fill(op: Fill, sizes: Mapping[str, int], scalars: Mapping[str, DType]) -> tuple[Shape, DType]:
+def _fill(op: Fill, sizes: Sizes, scalars: ScalarTypes) -> tuple[Shape, DType]:
     for name in used_scalars(op.value):
         if name not in scalars:
             raise GraphError(
@@ -141,9 +150,7 @@ def _gather(op: Gather, operands: Sequence[Operand]) -> tuple[Shape, DType]:
     return _pick(op.output, label_sizes([op.table, op.index], [rest, index])), table.dtype
 
 
-def _scatter_add(
-    op: ScatterAdd, operands: Sequence[Operand], sizes: Mapping[str, int]
-) -> tuple[Shape, DType]:
+def _scatter_add(op: ScatterAdd, operands: Sequence[Operand], sizes: Sizes) -> tuple[Shape, DType]:
     source, index = operands
     _check_index(index)
     known = label_sizes([op.source, op.index], operands)

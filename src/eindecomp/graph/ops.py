@@ -222,8 +222,5 @@ def relabel(op: Op, name: Callable[[str], str]) -> Op:
         case Slice(output, ranges):
             return Slice(all_of(output), ranges)
         case Reshape(before, after, sizes):
-            return Reshape(
-                tuple(all_of(group) for group in before),
-                tuple(all_of(group) for group in after),
-                tuple((name(label), size) for label, size in sizes),
-            )
+            before, after = (tuple(map(all_of, groups)) for groups in (before, after))
+            return Reshape(before, after, tuple((name(label), size) for label, size in sizes))

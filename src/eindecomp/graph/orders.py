@@ -8,7 +8,7 @@ all operands is one of them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations
@@ -23,7 +23,7 @@ from eindecomp.graph.work import (
     least_operations,
     pair_operations,
 )
-from eindecomp.lang.einsum import Labels
+from eindecomp.lang.einsum import Labels, Sizes
 
 Order = frozenset[int]
 Step = tuple[int, ...]
@@ -57,7 +57,7 @@ def order_of(steps: Iterable[Step], operands: int) -> Order:
 
 
 def path_of(
-    inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, int], optimize: str = "auto"
+    inputs: Sequence[Labels], output: Labels, sizes: Sizes, optimize: str = "auto"
 ) -> list[Step]:
     """The pairwise steps that opt_einsum finds."""
     import opt_einsum  # here, because few graphs have an n-ary sum and importing it takes time
@@ -80,7 +80,7 @@ class Contraction:
 
     inputs: tuple[Labels, ...]
     output: Labels
-    sizes: Mapping[str, int]
+    sizes: Sizes
     paired: bool
     """Whether a fused vertex works pair by pair, as kernels do for products of plain tensors."""
 

@@ -12,13 +12,12 @@ from typing import NamedTuple
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Gather, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import Types
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.homomorphism import carried, parts_of_join
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
 
 Operands = frozenset[int]
-Types = tuple[DType, ...]
 
 
 class Parts(NamedTuple):

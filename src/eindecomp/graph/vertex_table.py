@@ -17,8 +17,8 @@ from eindecomp.graph.infer import infer
 from eindecomp.graph.ops import Fill, Input, Op
 from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.lang import dtypes
-from eindecomp.lang.dtypes import DType
-from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs, make_einsum
+from eindecomp.lang.dtypes import DType, ScalarTypes
+from eindecomp.lang.einsum import EinSum, Labels, Operand, Sizes, canonical_inputs, make_einsum
 from eindecomp.lang.monoid import PROD, SUM, Monoid
 from eindecomp.lang.names import CONSTANTS, MAX_LENGTH
 from eindecomp.lang.scalar import Arg, Expr
@@ -46,7 +46,7 @@ class VertexTable:
         cls,
         vertices: Iterable[Vertex],
         outputs: Iterable[str],
-        scalars: Mapping[str, DType],
+        scalars: ScalarTypes,
         avoid: Container[str] = (),
         ties: Mapping[str, str] | None = None,
     ) -> Self:
@@ -89,7 +89,7 @@ class VertexTable:
         return self._ties
 
     @property
-    def scalars(self) -> Mapping[str, DType]:
+    def scalars(self) -> ScalarTypes:
         """The run-time scalars and their types."""
         return self._scalars
 
@@ -211,11 +211,11 @@ class VertexTable:
     def add_einsum(
         self,
         output: Labels,
-        operands: Sequence[tuple[str, Labels]],
+        operands: Sequence[Operand],
         join: Expr,
         agg: str | Monoid | None = None,
         name: str | None = None,
-        sizes: Mapping[str, int] | None = None,
+        sizes: Sizes | None = None,
     ) -> Vertex:
         """Add an EinSum of parsed parts.
 
@@ -242,11 +242,7 @@ class VertexTable:
             return self.add(make_einsum(labels, output, join, monoid), names, name, sizes)
 
     def add(
-        self,
-        op: Op,
-        inputs: Sequence[str],
-        name: str | None = None,
-        sizes: Mapping[str, int] | None = None,
+        self, op: Op, inputs: Sequence[str], name: str | None = None, sizes: Sizes | None = None
     ) -> Vertex:
         """Add a vertex of any kind, finding its shape and type.
 
@@ -304,9 +300,7 @@ class VertexTable:
         self._vertices[vertex.name] = vertex
         return vertex
 
-    def _infer(
-        self, op: Op, inputs: Sequence[str], sizes: Mapping[str, int] | None
-    ) -> tuple[Shape, DType]:
+    def _infer(self, op: Op, inputs: Sequence[str], sizes: Sizes | None) -> tuple[Shape, DType]:
         return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
 
     def _own(self, tensor: Tensor) -> str:

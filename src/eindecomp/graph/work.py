@@ -17,7 +17,7 @@ import numpy as np
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Op, ScatterAdd
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import DType, concrete, widen
+from eindecomp.lang.dtypes import ScalarItems, Types, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import Call, Const, Expr, used_args, values
 from eindecomp.lang.scalar_types import with_casts
@@ -106,11 +106,8 @@ def tile_functions(op: Op, sizes: Mapping[str, Any]) -> Any:
 @lru_cache(maxsize=2**12)
 def _function_labels(op: EinSum) -> tuple[frozenset[str], ...]:
     """For each call of an elementary function the labels of its operands."""
-    joins = [
-        frozenset(label for index in used_args(each) for label in op.inputs[index])
-        for each in calls_of(values(op.join))
-        if _is_elementary(each)
-    ]
+    calls = filter(_is_elementary, calls_of(values(op.join)))
+    joins = [frozenset(label for k in used_args(each) for label in op.inputs[k]) for each in calls]
     combine = () if op.agg is None else values(op.agg.combine)
     return (*joins, *(frozenset(op.labels) for each in calls_of(combine) if _is_elementary(each)))
 
@@ -199,7 +196,7 @@ def calls_of(exprs: Iterable[Expr]) -> list[Call]:
 # Partial results
 
 
-def state_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
+def state_types(graph: Graph, vertex: Vertex) -> Types:
     """The types in which one partial result of a vertex is accumulated: one, or several of a tuple.
 
     Low precision is rounded once, after the last sum: until then it is float32.
@@ -212,7 +209,7 @@ def state_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
     return _state_types(op, types, tuple(graph.scalars.items()))
 
 
-def partial_types(graph: Graph, vertex: Vertex) -> tuple[DType, ...]:
+def partial_types(graph: Graph, vertex: Vertex) -> Types:
     """The types of one partial result as it is held, and travels where several devices sum."""
     narrow = vertex.reduce_dtype
     return state_types(graph, vertex) if narrow is None else (narrow,)
@@ -223,7 +220,7 @@ def partial_bytes(graph: Graph, vertex: Vertex) -> int:
     return sum(dtype.itemsize for dtype in partial_types(graph, vertex))
 
 
-def reducing_bytes(graph: Graph, vertex: Vertex, parts: tuple[DType, ...]) -> int:
+def reducing_bytes(graph: Graph, vertex: Vertex, parts: Types) -> int:
     """The bytes on which combining parts of these types works: the sum so far, and another part.
 
     What has travelled in a smaller type is brought into that of the sum first.
@@ -234,9 +231,7 @@ def reducing_bytes(graph: Graph, vertex: Vertex, parts: tuple[DType, ...]) -> in
 
 
 @lru_cache(maxsize=1 << 12)
-def _state_types(
-    op: EinSum, types: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
-) -> tuple[DType, ...]:
+def _state_types(op: EinSum, types: Types, scalars: ScalarItems) -> Types:
     assert op.agg is not None  # noqa: S101 - only aggregations have partial results
     known = dict(scalars)
     joined = [with_casts(value, types, known)[1] for value in values(op.join)]

@@ -10,7 +10,7 @@ package adds one as an entry point of the group `eindecomp.kernels`, a callable 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
@@ -21,12 +21,16 @@ from eindecomp.errors import InputError, needing_extras, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import DType
+from eindecomp.lang.dtypes import DType, ScalarTypes, ScalarValues, Types
 
 Array = Any
 """An array of the library's own kind."""
 Range = tuple[int, int]
-Tile = tuple[Sequence[Array | None], Array]
+Scalars = Sequence[object]
+"""The values of run-time scalars, in the order of the graph."""
+Operands = Sequence[Array | None]
+"""Those of a tile; None for one that is not read."""
+Tile = tuple[Operands, Array]
 """The operands of a tile, and its output."""
 
 GROUP = "eindecomp.kernels"
@@ -42,7 +46,7 @@ class TileKernel(Protocol):
     """
 
     @property
-    def state(self) -> tuple[DType, ...]:
+    def state(self) -> Types:
         """The types in which partial results are held: wide ones, so that sums are rounded once.
 
         A state is one array for each of them, of the shape of the tile.
@@ -59,23 +63,16 @@ class TileKernel(Protocol):
         """Whether it is a matrix product: a few large tiles cost less than many small ones."""
         ...
 
-    def whole(
-        self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
-    ) -> None:
+    def whole(self, operands: Operands, out: Array, scalars: Scalars = ()) -> None:
         """Compute the finished result into `out`."""
 
-    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Scalars = ()) -> None:
         """Compute several tiles, which do not overlap, on as many cores as the library likes to.
 
         One tile after another will do.
         """
 
-    def partial(
-        self,
-        operands: Sequence[Array | None],
-        state: Sequence[Array],
-        scalars: Sequence[object] = (),
-    ) -> None:
+    def partial(self, operands: Operands, state: Sequence[Array], scalars: Scalars = ()) -> None:
         """Compute the state of this tile's share of an aggregation."""
 
     def combine(self, into: Sequence[Array], other: Sequence[Array]) -> None:
@@ -103,12 +100,7 @@ class KernelLibrary(Protocol):
         ...
 
     def fill(
-        self,
-        op: Fill,
-        out: Array,
-        box: Sequence[Range],
-        scalars: Mapping[str, object],
-        types: Mapping[str, DType],
+        self, op: Fill, out: Array, box: Sequence[Range], scalars: ScalarValues, types: ScalarTypes
     ) -> None:
         """Make a box of a fill's tensor: along each dimension its indices from low to high.
 

@@ -8,7 +8,17 @@ from typing import Any
 
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, DType, Kind, concrete, dtype, kind, widen
+from eindecomp.lang.dtypes import (
+    INT64,
+    DType,
+    Kind,
+    ScalarTypes,
+    Types,
+    concrete,
+    dtype,
+    kind,
+    widen,
+)
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.neutral import safe_combine
@@ -34,7 +44,7 @@ class PointProgram:
     """
 
     join: tuple[Expr, ...]
-    state: tuple[DType, ...]
+    state: Types
     combine: tuple[Expr, ...] | None = None
     identity: tuple[Any, ...] = ()
     finish: tuple[Expr, ...] | None = None
@@ -48,17 +58,15 @@ def numbered_program(
     """Like `make_program`, with run-time scalars named s0, s1, … so that no user's name is left."""
     position = {name: Scalar(f"s{k}") for k, (name, _) in enumerate(scalars)}
 
-    def renamed(expr: Expr) -> Expr:
-        return substitute(
-            expr, lambda leaf: position[leaf.name] if isinstance(leaf, Scalar) else leaf
-        )
+    def renamed(leaf: Expr) -> Expr:
+        return position[leaf.name] if isinstance(leaf, Scalar) else leaf
 
-    join = from_values([renamed(value) for value in values(op.join)])
+    join = from_values([substitute(value, renamed) for value in values(op.join)])
     numbered = {f"s{k}": of for k, (_, of) in enumerate(scalars)}
     return make_program(replace(op, join=join), types, numbered)
 
 
-def held_types(program: PointProgram, finish: object, out: DType) -> tuple[DType, ...]:
+def held_types(program: PointProgram, finish: object, out: DType) -> Types:
     """The types of partial results: a result's own, if wide enough, where nothing is finished."""
     return (widen(out),) if finish is None and len(program.state) == 1 else program.state
 
@@ -68,7 +76,7 @@ def scalar_type(of: DType) -> DType:
     return UNSIGNED if of.kind == "u" else WIDE[kind(of)]
 
 
-def make_program(op: EinSum, types: Sequence[DType], scalars: Mapping[str, DType]) -> PointProgram:
+def make_program(op: EinSum, types: Sequence[DType], scalars: ScalarTypes) -> PointProgram:
     """The program of an EinSum over inputs of the given types, up to its unfinished state."""
     typed = [with_casts(value, types, scalars) for value in values(op.join)]
     join = tuple(expr for expr, _ in typed)
@@ -94,7 +102,7 @@ def finish_program(finish: tuple[Expr, ...], state: Sequence[DType]) -> PointPro
 
 
 def fill_function(
-    op: Fill, types: Mapping[str, DType], backend: Mapping[str, Callable[..., Any]]
+    op: Fill, types: ScalarTypes, backend: Mapping[str, Callable[..., Any]]
 ) -> tuple[Callable[..., Any], tuple[str, ...], DType]:
     """The function of indices, then run-time scalars; which scalars; and the result's type."""
     indices = [INT64] * len(op.output)

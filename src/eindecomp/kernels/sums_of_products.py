@@ -15,7 +15,7 @@ from eindecomp.graph.orders import path_of
 from eindecomp.graph.work import MOST_OPERANDS, halves, kept_labels, pair_operations
 from eindecomp.kernels.point_program import PointProgram
 from eindecomp.lang.dtypes import LOW_PRECISION, DType
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum, Labels, Sizes
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, used_args
 
@@ -94,7 +94,7 @@ Ranked = tuple[int, Tree]
 
 
 def cheapest_trees(
-    inputs: Sequence[Labels], output: Labels, sizes: Mapping[str, int], count: int = 1
+    inputs: Sequence[Labels], output: Labels, sizes: Sizes, count: int = 1
 ) -> tuple[Ranked, ...]:
     """The trees with the fewest operations, at most `count` of them.
 
@@ -126,10 +126,7 @@ def _cheapest(
 
 
 def _trees_of_subset(
-    subset: int,
-    best: Mapping[int, Sequence[Ranked]],
-    kept: Sequence[frozenset[str]],
-    sizes: Mapping[str, int],
+    subset: int, best: Mapping[int, Sequence[Ranked]], kept: Sequence[frozenset[str]], sizes: Sizes
 ) -> list[Ranked]:
     """The trees of a subset, by its two parts, the first of which has its lowest input."""
     trees: list[Ranked] = []
@@ -142,7 +139,7 @@ def _trees_of_subset(
     return trees
 
 
-def _searched_tree(inputs: tuple[Labels, ...], output: Labels, sizes: Mapping[str, int]) -> Ranked:
+def _searched_tree(inputs: tuple[Labels, ...], output: Labels, sizes: Sizes) -> Ranked:
     """One tree of many inputs, as opt_einsum finds it."""
     queue: list[tuple[Tree, frozenset[str]]] = [(k, frozenset(own)) for k, own in enumerate(inputs)]
     total = 0

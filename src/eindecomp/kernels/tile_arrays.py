@@ -14,7 +14,7 @@ from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Reshape
 from eindecomp.graph.vertex import Vertex
-from eindecomp.lang.dtypes import Array, DType
+from eindecomp.lang.dtypes import Array, DType, ScalarItems, Types
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import used_args
 
@@ -33,9 +33,7 @@ def sizes_of(labels: Sequence[Labels], arrays: Sequence[Any]) -> dict[str, int]:
     return sizes
 
 
-EinSumArguments = tuple[
-    EinSum, tuple[DType, ...], DType, tuple[tuple[str, DType], ...], tuple[tuple[str, int], ...]
-]
+EinSumArguments = tuple[EinSum, Types, DType, ScalarItems, tuple[tuple[str, int], ...]]
 
 
 def einsum_arguments(graph: Graph, vertex: Vertex, op: EinSum) -> EinSumArguments:

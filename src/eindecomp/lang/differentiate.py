@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import pi, sqrt
 
 from eindecomp.lang import dtypes
-from eindecomp.lang.dtypes import DType, Kind, dtype, kind
+from eindecomp.lang.dtypes import DType, Kind, ScalarTypes, dtype, kind
 from eindecomp.lang.scalar import (
     DEFINITIONS,
     Arg,
@@ -29,7 +29,7 @@ from eindecomp.lang.simplify import simplify
 
 
 def pullback(
-    expr: Expr, wrt: int, adjoint: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
+    expr: Expr, wrt: int, adjoint: Expr, args: Sequence[DType], scalars: ScalarTypes
 ) -> Expr | None:
     """What reaches input `wrt` when `adjoint` reaches the expression; None if nothing does.
 
@@ -49,7 +49,7 @@ def pullback(
 class _Pullback:
     wrt: int
     args: Sequence[DType]
-    scalars: Mapping[str, DType]
+    scalars: ScalarTypes
 
     def visit(self, node: Expr, adjoint: Expr) -> list[Expr]:
         """The contributions to input `wrt`, one for each of its uses below `node`."""

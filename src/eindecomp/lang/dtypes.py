@@ -7,6 +7,7 @@ weak: they contribute their kind but never widen a tensor of the same kind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -49,6 +50,13 @@ class Kind(IntEnum):
 _LETTERS = {"b": Kind.BOOL, "i": Kind.INT, "u": Kind.INT, "f": Kind.FLOAT, "c": Kind.COMPLEX}
 _KIND = {t: Kind.FLOAT if t == BFLOAT16 else _LETTERS[t.kind] for t in _BY_NAME.values()}
 
+Types = tuple[DType, ...]
+ScalarValues = Mapping[str, Any]
+"""The values of run-time scalars, by name."""
+ScalarTypes = Mapping[str, DType]
+"""The types of run-time scalars, by name."""
+ScalarItems = tuple[tuple[str, DType], ...]
+"""The same as a part of keys."""
 Type = DType | Kind
 """The type of a scalar expression: a dtype, or the weak kind of literals alone."""
 

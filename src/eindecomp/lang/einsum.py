@@ -7,7 +7,7 @@ Glossary, the paper's symbols to our names: ℓ_X `inputs[0]`, ℓ_Z `output`, �
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +17,11 @@ from eindecomp.lang.names import check_label
 from eindecomp.lang.scalar import Arg, Expr, chain, replace_args, to_text, used_args, values
 
 Labels = tuple[str, ...]
+Sizes = Mapping[str, int]
+"""The size of each label."""
+Operand = tuple[str, Labels]
+"""A tensor by its name, and the labels under which it is read."""
+Operands = list[Operand]
 MAX_LABELS = 50
 """How many labels one vertex may have; NumPy's arrays and einsum allow few more."""
 
@@ -136,9 +141,7 @@ def product(arity: int, op: str = "mul") -> Expr:
     return chain(op, [Arg(k) for k in range(arity)])
 
 
-def canonical_inputs(
-    join: Expr, operands: Sequence[tuple[str, Labels]]
-) -> tuple[Expr, tuple[tuple[str, Labels], ...]]:
+def canonical_inputs(join: Expr, operands: Sequence[Operand]) -> tuple[Expr, tuple[Operand, ...]]:
     """Merge equal operands, and put those the join reads first, in the order it reads them.
 
     Each operand is a tensor's name and its labels. The paper's x·x on one matrix is thus a map:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 
-from eindecomp.lang.dtypes import DType, Kind, dtype, kind, type_names, widen
+from eindecomp.lang.dtypes import DType, Kind, Types, dtype, kind, type_names, widen
 from eindecomp.lang.monoid import ALL, ANY, BUILTIN, MAX, MIN, PROD, SUM, Monoid
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, used_args
 
@@ -52,9 +52,7 @@ def repeats(agg: Monoid) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def carried(
-    join: Expr, parts: frozenset[int], agg: Monoid, types: tuple[DType, ...] = ()
-) -> Monoid | None:
+def carried(join: Expr, parts: frozenset[int], agg: Monoid, types: Types = ()) -> Monoid | None:
     """The ⊕ of the parts of a join's value if these operands are in parts of `agg`.
 
     None if the join is no homomorphism jointly in them. Without `types`, operands are float32.
@@ -73,9 +71,7 @@ def carried(
 
 
 @lru_cache(maxsize=1 << 12)
-def parts_of_join(
-    join: Expr, agg: Monoid, types: tuple[DType, ...] = ()
-) -> tuple[frozenset[int], ...]:
+def parts_of_join(join: Expr, agg: Monoid, types: Types = ()) -> tuple[frozenset[int], ...]:
     """The largest sets of operands that a join can read in parts of `agg` together.
 
     >>> from eindecomp.lang.scalar import call
@@ -100,7 +96,7 @@ class _Parts:
 
     operands: frozenset[int]
     agg: Monoid
-    types: tuple[DType, ...]
+    types: Types
 
     @cached_property
     def are_whole_numbers(self) -> bool:
@@ -164,11 +160,9 @@ class _Parts:
     def _applies_own(self, expr: Expr) -> bool:
         """Whether it applies a monoid of one's own to two values in parts of it."""
         sides = None if self.agg.name in BUILTIN else _operands_of(expr, self.agg.combine)
-        return (
-            sides is not None
-            and {*sides} == {0, 1}
-            and all(self.value(side) == self.agg for side in sides.values())
-        )
+        if sides is None or {*sides} != {0, 1}:
+            return False
+        return all(self.value(side) == self.agg for side in sides.values())
 
 
 def _precision(of: DType) -> int:

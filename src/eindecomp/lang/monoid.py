@@ -23,7 +23,9 @@ from eindecomp.lang.dtypes import (
     Array,
     DType,
     Kind,
+    ScalarTypes,
     Type,
+    Types,
     concrete,
     dtype,
     fits,
@@ -156,7 +158,7 @@ class Monoid:
         """
         return tuple(_fit(c.value, t) for c, t in zip(self.identity, state, strict=True))
 
-    def state_types(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> tuple[Type, ...]:
+    def state_types(self, joined: Sequence[Type], scalars: ScalarTypes) -> tuple[Type, ...]:
         """The types of the state when values are aggregated.
 
         Args:
@@ -174,7 +176,7 @@ class Monoid:
             state = grown
         raise ExpressionError(f"monoid {self.name!r} has no stable types for values of {joined}")
 
-    def result_type(self, joined: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
+    def result_type(self, joined: Sequence[Type], scalars: ScalarTypes) -> Type:
         """The type of the result when values are aggregated.
 
         Args:
@@ -244,9 +246,7 @@ DOMAINS = (SAMPLES, SAMPLES[SAMPLES >= 0], SAMPLES[SAMPLES > 0])
 _TRIALS = 200
 
 
-def combining(
-    monoid: Monoid, state: tuple[DType, ...]
-) -> Callable[[list[Array], list[Array]], list[Array]]:
+def combining(monoid: Monoid, state: Types) -> Callable[[list[Array], list[Array]], list[Array]]:
     """A function that combines states, given as arrays of these types."""
     both = (*state, *state)
     parts = [with_casts(value, both, {})[0] for value in values(monoid.combine)]
@@ -285,13 +285,9 @@ def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> 
         "identity ⊕ x ≠ x": (combine(neutral, x), x),
     }
     for law, (left, right) in laws.items():
-        close = reduce(
-            np.logical_and,
-            (
-                np.isclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True)
-                for a, b in zip(left, right, strict=True)
-            ),
-        )
+        pairs = zip(left, right, strict=True)
+        same = (np.isclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True) for a, b in pairs)
+        close = reduce(np.logical_and, same)
         if not close.all():
             at = int(np.argmin(close))
             shown = ", ".join(

@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from eindecomp.lang.dtypes import Array, DType
+from eindecomp.lang.dtypes import Array, Types
 from eindecomp.lang.monoid import BUILTIN, DOMAINS, SAMPLES, Monoid, combining
 from eindecomp.lang.numpy_backend import cast
 from eindecomp.lang.scalar import Arg, Const, Expr, call, from_values, values
@@ -23,7 +23,7 @@ _TRIALS = 64
 
 
 @lru_cache(maxsize=2**10)
-def safe_combine(monoid: Monoid, state: tuple[DType, ...]) -> Expr:
+def safe_combine(monoid: Monoid, state: Types) -> Expr:
     """The expression that combines two states of the given types, even neutral ones.
 
     >>> from eindecomp.lang.monoid import monoid
@@ -56,7 +56,7 @@ def _is_neutral(marks: tuple[int, ...], neutral: list[Const], start: int) -> Exp
     return reduce(lambda a, b: call("and", a, b), tests)
 
 
-def _fragile_marks(monoid: Monoid, state: tuple[DType, ...]) -> tuple[int, ...] | None:
+def _fragile_marks(monoid: Monoid, state: Types) -> tuple[int, ...] | None:
     """The values by which a state is known as neutral; None where combining such states is safe.
 
     A maximum of −∞ marks the state (maximum, sum) of a softmax, and a weight of 0 that of a mean,
@@ -72,7 +72,7 @@ def _fragile_marks(monoid: Monoid, state: tuple[DType, ...]) -> tuple[int, ...] 
 class _Trial:
     """Combines samples in the state's own types, in which an identity may become infinite."""
 
-    def __init__(self, monoid: Monoid, state: tuple[DType, ...]) -> None:
+    def __init__(self, monoid: Monoid, state: Types) -> None:
         self._combine = combining(monoid, state)
         self._types = state
         self._neutral = monoid.identity_for(state)
@@ -97,11 +97,10 @@ class _Trial:
         return is_number and all((state[j] == self._neutral[j]).all() for j in marks)
 
     def _marked(self, marks: tuple[int, ...], domain: Array, seed: int) -> State:
-        drawn = self._draw(domain, seed)
-        return [
-            np.full(_TRIALS, self._neutral[j], x.dtype) if j in marks else x
-            for j, x in enumerate(drawn)
-        ]
+        state = self._draw(domain, seed)
+        for j in marks:
+            state[j] = np.full_like(state[j], self._neutral[j])
+        return state
 
     def _draw(self, domain: Array, seed: int) -> State:
         rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from eindecomp.lang.dtypes import (
     LOW_PRECISION,
     DType,
     Kind,
+    ScalarTypes,
     Type,
     concrete,
     dtype,
@@ -39,7 +40,7 @@ from eindecomp.lang.scalar import (
 )
 
 
-def type_of(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> Type:
+def type_of(expr: Expr, args: Sequence[Type], scalars: ScalarTypes) -> Type:
     """The type of an expression over inputs and run-time scalars of the given types.
 
     >>> from eindecomp.lang.scalar import call
@@ -67,7 +68,7 @@ def call_type(expr: Call, types: list[Type]) -> Type:
     return result
 
 
-def result_type(expr: Expr, args: Sequence[Type], scalars: Mapping[str, DType]) -> DType:
+def result_type(expr: Expr, args: Sequence[Type], scalars: ScalarTypes) -> DType:
     """The type of a tensor of an expression's values; literals alone get that of their kind."""
     own = type_of(expr, args, scalars)
     if own is Kind.INT:
@@ -128,9 +129,7 @@ def kind_of_number(value: Number) -> Kind:
             return Kind.COMPLEX
 
 
-def with_casts(
-    expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
-) -> tuple[Expr, Type]:
+def with_casts(expr: Expr, args: Sequence[DType], scalars: ScalarTypes) -> tuple[Expr, Type]:
     """Make every conversion explicit, so that any backend computes the same types.
 
     Low-precision inputs are taken to have been widened to float32 already; a cast to such a type

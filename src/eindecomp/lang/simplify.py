@@ -6,7 +6,7 @@ through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +18,10 @@ from eindecomp.lang.dtypes import (
     LOW_PRECISION,
     DType,
     Kind,
+    ScalarItems,
+    ScalarTypes,
     Type,
+    Types,
     concrete,
     kind,
     type_names,
@@ -38,7 +41,7 @@ from eindecomp.lang.scalar_types import call_type, exact_integer, type_of, with_
 
 
 def simplify(
-    expr: Expr, args: Sequence[DType] | None = None, scalars: Mapping[str, DType] | None = None
+    expr: Expr, args: Sequence[DType] | None = None, scalars: ScalarTypes | None = None
 ) -> Expr:
     """Fold literals and drop operations that do nothing, for inputs of the given types (float32).
 
@@ -55,17 +58,13 @@ def simplify(
 
 # Models repeat the same joins in every layer.
 @lru_cache(maxsize=2**12)
-def _simplified(
-    expr: Expr, args: tuple[DType, ...], scalars: tuple[tuple[str, DType], ...]
-) -> Expr:
+def _simplified(expr: Expr, args: Types, scalars: ScalarItems) -> Expr:
     if isinstance(expr, Tuple):
         return Tuple(tuple(_simplified(item, args, scalars) for item in expr.items))
     return _simplify(expr, args, dict(scalars))[0] if isinstance(expr, Call) else expr
 
 
-def _simplify(
-    expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]
-) -> tuple[Expr, Type | None]:
+def _simplify(expr: Expr, args: Sequence[DType], scalars: ScalarTypes) -> tuple[Expr, Type | None]:
     """The expression and its type, which is found once for every operation; None if it has none."""
     if not isinstance(expr, Call):
         return expr, type_of(expr, args, scalars)
@@ -90,7 +89,7 @@ def _simplify(
     return after, result
 
 
-def _type_if_any(expr: Expr, args: Sequence[DType], scalars: Mapping[str, DType]) -> Type | None:
+def _type_if_any(expr: Expr, args: Sequence[DType], scalars: ScalarTypes) -> Type | None:
     try:
         return type_of(expr, args, scalars)
     except ExpressionError:

@@ -7,6 +7,7 @@ label and is read whole, or, by a slice, as a window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Shape, Vertex
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum, Labels, Sizes
 from eindecomp.lang.scalar import used_args
 
 Ints = NDArray[np.int64]
@@ -119,11 +120,9 @@ class View:
 
     def waiting(self, ways: tuple[Way, ...], most: int, stays: str) -> View:
         """The same with ways to read operands in parts, among so many devices at most."""
-        labels = tuple(f"⊕{i}" for i in range(len(ways)))
+        labels = (*self.cut_labels, *(f"⊕{i}" for i in range(len(ways))))
         sizes = (*self.cut_sizes, *[most] * len(ways))
-        return replace(
-            self, labels=(*self.cut_labels, *labels), sizes=sizes, ways=ways, stays=stays
-        )
+        return replace(self, labels=labels, sizes=sizes, ways=ways, stays=stays)
 
     @property
     def aggregated(self) -> tuple[int, ...]:
@@ -159,10 +158,8 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
         case EinSum():
             sizes = _label_sizes((*op.inputs, op.output), (*shapes, shape))
             read = len(used_args(op.join))
-            reads = [
-                _plain(labels, shape) if k < read else None
-                for k, (labels, shape) in enumerate(zip(op.inputs, shapes, strict=True))
-            ]
+            pairs = enumerate(zip(op.inputs, shapes, strict=True))
+            reads = [_plain(*pair) if k < read else None for k, pair in pairs]
             return _view(op.labels, sizes, reads, _plain(op.output, shape))
         case Gather():
             table: list[str | None] = list(op.table)
@@ -181,10 +178,8 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
             reads = [_plain(kept, shape) for shape in shapes]
             return _view(op.output, made, reads, _plain(kept, shape))
         case Slice():
-            carried = [
-                label if window is None else None
-                for label, window in zip(op.input, op.ranges, strict=True)
-            ]
+            pairs = zip(op.input, op.ranges, strict=True)
+            carried = [label if window is None else None for label, window in pairs]
             windows = zip(carried, op.windows(shapes[0]), strict=True)
             reads = [tuple(Dim(label, *window) for label, window in windows)]
             output = [label if label in carried else None for label in op.output]
@@ -198,20 +193,15 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
 
 
 def _label_sizes(tensors: tuple[Labels, ...], shapes: tuple[Shape, ...]) -> dict[str, int]:
-    return {
-        label: size
-        for labels, shape in zip(tensors, shapes, strict=True)
-        for label, size in zip(labels, shape, strict=True)
-    }
+    pairs = (zip(labels, shape, strict=True) for labels, shape in zip(tensors, shapes, strict=True))
+    return dict(label_and_size for pair in pairs for label_and_size in pair)
 
 
 def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
     return tuple(Dim(label, 0, size) for label, size in zip(labels, shape, strict=True))
 
 
-def _view(
-    labels: Labels, sizes: dict[str, int], reads: list[Dims | None] | list[Dims], output: Dims
-) -> View:
+def _view(labels: Labels, sizes: Sizes, reads: Sequence[Dims | None], output: Dims) -> View:
     """The view over the labels that some dimension carries; a label of size 0 cannot be cut."""
     empty = {label for label in labels if sizes[label] == 0}
     if empty:

@@ -8,16 +8,6 @@ from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Progress, Solution
 
 __all__ = [
-    "INFINITE",
-    "Factor",
-    "InfeasibleError",
-    "Problem",
-    "ProblemError",
-    "Progress",
-    "Solution",
-    "UnsolvedError",
-    "minimize",
-    "parse_contest",
-    "read_contest",
-    "solution_json",
-]
+    "INFINITE", "Factor", "InfeasibleError", "Problem", "ProblemError", "Progress", "Solution",
+    "UnsolvedError", "minimize", "parse_contest", "read_contest", "solution_json",
+]  # fmt: skip

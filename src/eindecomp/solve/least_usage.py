@@ -58,12 +58,9 @@ def _held(problem: Problem, choice: Ints) -> int:
 def _priced(problem: Problem, unary: Costs) -> Problem:
     """The problem at other prices: these for choices, and nothing for what goes together."""
     tables = {id(factor.table): _free(factor.table) for factor in problem.factors}
-    return replace(
-        problem,
-        unary=np.where(problem.unary == INFINITE, INFINITE, unary),
-        tables=_free(problem.tables),
-        factors=tuple(Factor(own.scope, tables[id(own.table)]) for own in problem.factors),
-    )
+    priced = np.where(problem.unary == INFINITE, INFINITE, unary)
+    factors = tuple(Factor(own.scope, tables[id(own.table)]) for own in problem.factors)
+    return replace(problem, unary=priced, tables=_free(problem.tables), factors=factors)
 
 
 def _free(costs: Costs) -> Costs:

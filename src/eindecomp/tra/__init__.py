@@ -50,15 +50,6 @@ from eindecomp.tra.tensor_relations import (
 )
 
 __all__ = [
-    "RelationError",
-    "TensorRelation",
-    "aggregate",
-    "distinct",
-    "from_tensor",
-    "join",
-    "keys",
-    "project",
-    "repartition",
-    "rewrite_einsum",
-    "to_tensor",
-]
+    "RelationError", "TensorRelation", "aggregate", "distinct", "from_tensor", "join", "keys",
+    "project", "repartition", "rewrite_einsum", "to_tensor",
+]  # fmt: skip

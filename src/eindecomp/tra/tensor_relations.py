@@ -25,7 +25,7 @@ from eindecomp.graph.checks import label_map, whole_number
 from eindecomp.graph.evaluate import EinSumSteps, computing
 from eindecomp.graph.infer import BareOperand, infer, label_sizes
 from eindecomp.graph.vertex import Shape, check_shape
-from eindecomp.lang.dtypes import FLOAT32, DType, dtype
+from eindecomp.lang.dtypes import FLOAT32, DType, ScalarTypes, dtype
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.scalar import arg_name, used_scalars
 
@@ -202,11 +202,9 @@ def aggregate(
     groups: dict[Key, list[T]] = {}
     for key in keys(relation.parts):
         groups.setdefault(project(key, keep, labels), []).append(relation[key])
-    return TensorRelation(
-        project(relation.shape, keep, labels),
-        project(relation.parts, keep, labels),
-        {key: reduce(combine, tiles) for key, tiles in groups.items()},
-    )
+    made = {key: reduce(combine, tiles) for key, tiles in groups.items()}
+    shape, parts = (project(own, keep, labels) for own in (relation.shape, relation.parts))
+    return TensorRelation(shape, parts, made)
 
 
 def repartition(relation: TensorRelation[Array], parts: Sequence[int]) -> TensorRelation[Array]:
@@ -236,9 +234,7 @@ def distinct(*labels: Labels) -> Labels:
     return tuple(dict.fromkeys(label for own in labels for label in own))
 
 
-def _by_label(
-    labels: Sequence[Labels], vectors: Sequence[tuple[int, ...]], what: str
-) -> dict[str, int]:
+def _by_label(labels: Sequence[Labels], vectors: Sequence[Shape], what: str) -> dict[str, int]:
     """The entry of each label of ℓ_X ⊙ ℓ_Y ⊙ …, on which all that have the label must agree."""
     entries: dict[str, tuple[int, Labels]] = {}
     for own, vector in zip(labels, vectors, strict=True):
@@ -301,10 +297,8 @@ def rewrite_einsum(
         numbers = _numbers(scalars or {}, types)
         bound, result = _bound(op, inputs, label_map(sizes or {}), types)
         d = _partition_vector(parts, bound)
-        relations = [
-            repartition(x, [d[label] for label in labels])
-            for x, labels in zip(inputs, op.inputs, strict=True)
-        ]
+        pairs = zip(inputs, op.inputs, strict=True)
+        relations = [repartition(x, [d[label] for label in labels]) for x, labels in pairs]
     if op.broadcast:
         # Labels that no input has come from one more input, which is used only for its labels.
         shape = [bound[label] for label in op.broadcast]
@@ -318,7 +312,7 @@ def rewrite_einsum(
         return total.map(lambda state: steps.finish(state).astype(result))
 
 
-def _numbers(given: Mapping[str, object], types: Mapping[str, DType]) -> dict[str, Any]:
+def _numbers(given: Mapping[str, object], types: ScalarTypes) -> dict[str, Any]:
     """The values of the run-time scalars that the join reads."""
     missing = [name for name in types if name not in given]
     if missing:
@@ -330,7 +324,7 @@ def _bound(
     op: EinSum,
     inputs: Sequence[TensorRelation[Array]],
     sizes: Mapping[str, int],
-    scalar_types: Mapping[str, DType],
+    scalar_types: ScalarTypes,
 ) -> tuple[dict[str, int], DType]:
     """The size of every label, and the type of the result."""
     for k, x in enumerate(inputs):

@@ -117,14 +117,14 @@ class _ApartRun:
             case steps.Load():
                 self._load(device, step, own)
             case steps.Generate():
-                device.generate(own)
+                device.generate(step)
             case steps.Compute():
-                device.compute(own)
+                device.compute(step, own)
             case steps.Move():
                 self._move(device, step, own)
             case steps.ReduceScatter():
                 members = (self.devices[member] for member in own.members)
-                device.reduce(own, (self._part(device, m, step, own.box) for m in members))
+                device.reduce(step, own, (self._part(device, m, step, own.box) for m in members))
             case steps.AllGather():
                 for piece in own.exchange.receives:
                     peer = self.devices[piece.peer]
@@ -161,7 +161,7 @@ class _ApartRun:
             views = device.read(step.source, own.box)
             device.hold(step.into, HeldBlock(own.box, views, 0))
             return
-        held = device.make_room(own)
+        held = device.make_room(step, own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
             peer = self.devices[piece.peer]
             if step.rows is None:

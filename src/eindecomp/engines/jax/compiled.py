@@ -73,11 +73,8 @@ class ForDevices:
     @cached_property
     def outputs(self) -> tuple[tuple[int, ArrayLayout], ...]:
         """The buffers that are results, and how they lie."""
-        buffers = self.program.buffers
-        return tuple(
-            (number, self.layout(name, buffers[number].tiling))
-            for name, number in self.program.outputs.items()
-        )
+        buffers, named = self.program.buffers, self.program.outputs.items()
+        return tuple((number, self.layout(name, buffers[number].tiling)) for name, number in named)
 
     @cached_property
     def lookups(self) -> tuple[steps.Compute, ...]:

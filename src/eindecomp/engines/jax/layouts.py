@@ -107,12 +107,9 @@ class ArrayLayout:
     def is_natural(self) -> bool:
         """Whether the array is the tensor itself."""
         cut = self.tiling.cut
-        return (
-            self.tiling.has_all(self.shape)
-            and not self.tiling.split
-            and is_plain(cut)
-            and all(span.units % pieces_by(self.mesh, span.axes) == 0 for span in cut)
-        )
+        if self.tiling.split or not (self.tiling.has_all(self.shape) and is_plain(cut)):
+            return False
+        return all(span.units % pieces_by(self.mesh, span.axes) == 0 for span in cut)
 
     @property
     def spec(self) -> PartitionSpec:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from eindecomp.lang.dtypes import BFLOAT16
 from eindecomp.layout.boxes import Box, shape_of, volume
@@ -27,7 +26,7 @@ from eindecomp.tra.program.steps import Exchanged, Gathered, Pattern
 
 Place = tuple[int, ...]
 """Where a block begins in an array."""
-States = tuple[jax.Array, ...]
+States = tuple[Array, ...]
 
 collectives: Any = lax
 """Those functions of JAX of which it does not say what their types are."""
@@ -60,7 +59,7 @@ class Here:
         every = [places.get(device, anywhere) for device in range(self.mesh.devices)]
         return [self.pick([place[d] for place in every]) for d in range(rank)]
 
-    def taken(self, x: jax.Array, start: Sequence[Any], shape: Sequence[int]) -> jax.Array:
+    def taken(self, x: Array, start: Sequence[Any], shape: Sequence[int]) -> Array:
         """A block of an array."""
         if tuple(shape) == x.shape:
             return x
@@ -69,7 +68,7 @@ class Here:
             return lax.slice(x, list(start), ends)
         return lax.dynamic_slice(x, _numbers(start), tuple(shape))
 
-    def put(self, into: jax.Array, x: jax.Array, start: Sequence[Any], on: Sequence[int]) -> Any:
+    def put(self, into: Array, x: Array, start: Sequence[Any], on: Sequence[int]) -> Any:
         """An array with a block replaced on some devices."""
         everywhere = len(on) == self.mesh.devices
         if everywhere and x.shape == into.shape:
@@ -84,7 +83,7 @@ def _numbers(start: Sequence[Any]) -> list[Any]:
     return [jnp.asarray(low, np.int32) for low in start]
 
 
-def padded(x: jax.Array, shape: Sequence[int]) -> jax.Array:
+def padded(x: Array, shape: Sequence[int]) -> Array:
     """An array with room behind it."""
     if x.shape == tuple(shape):
         return x
@@ -204,13 +203,13 @@ def lows_within(box: Box, other: Box) -> Place:
 
 
 def move(
-    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array, first: int = 0
-) -> jax.Array:
+    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: Array, first: int = 0
+) -> Array:
     """A device's block in another tiling; 0 where only the first ones along some axes have it."""
     return _as_bits(x, lambda bits: _move(here, pattern, held, wanted, bits, first))
 
 
-def _as_bits(x: jax.Array, send: Callable[[jax.Array], jax.Array]) -> jax.Array:
+def _as_bits(x: Array, send: Callable[[Array], Array]) -> Array:
     """What is sent of an array; on a CPU XLA would send a bfloat16 as a float32."""
     if x.dtype != BFLOAT16:
         return send(x)
@@ -218,8 +217,8 @@ def _as_bits(x: jax.Array, send: Callable[[jax.Array], jax.Array]) -> jax.Array:
 
 
 def _move(
-    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: jax.Array, first: int
-) -> jax.Array:
+    here: Here, pattern: Pattern, held: Tiling, wanted: Tiling, x: Array, first: int
+) -> Array:
     before, after = lying(here.mesh, held), lying(here.mesh, wanted)
     if 0 in after.shape:  # of nothing, which collectives refuse
         return jnp.zeros(after.shape, x.dtype)
@@ -243,7 +242,7 @@ def _move(
     return copy_in_rounds(here, copies_of_move(here.mesh, held, wanted, first), x, after.shape)
 
 
-def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.Array) -> jax.Array:
+def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: Array) -> Array:
     x = _cut_first(here, held, wanted, {*pattern.dimensions}, x)
     for dimension in dict.fromkeys(pattern.dimensions):
         places = zip(pattern.axes, pattern.dimensions, strict=True)
@@ -252,9 +251,7 @@ def _gather(here: Here, pattern: Gathered, held: Tiling, wanted: Tiling, x: jax.
     return x
 
 
-def _cut_first(
-    here: Here, held: Tiling, wanted: Tiling, exchanged: set[int], x: jax.Array
-) -> jax.Array:
+def _cut_first(here: Here, held: Tiling, wanted: Tiling, exchanged: set[int], x: Array) -> Array:
     """The block of a device's own tile that it keeps along dimensions that are not exchanged."""
     before, after = (lying(here.mesh, tiling).boxes for tiling in (held, wanted))
     mid: list[Box] = [
@@ -266,8 +263,8 @@ def _cut_first(
 
 
 def copy_in_rounds(
-    here: Here, copies: Iterable[BlockCopy], x: jax.Array, shape: Sequence[int]
-) -> jax.Array:
+    here: Here, copies: Iterable[BlockCopy], x: Array, shape: Sequence[int]
+) -> Array:
     """An array put together from blocks of arrays that devices have."""
     made = jnp.zeros(tuple(shape), x.dtype)
     for each in rounds_of(copies):
@@ -282,8 +279,8 @@ def copy_in_rounds(
 
 
 def add_up(
-    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: jax.Array, whole: bool
-) -> jax.Array | None:
+    here: Here, partial: Tiling, home: Tiling, axes: int, split: int, x: Array, whole: bool
+) -> Array | None:
     """The sum of partial results, None where pieces differ; XLA decides in which order it adds.
 
     It is a device's share or, with `whole`, all that a device holds: an all-reduce moves as much as
@@ -334,7 +331,7 @@ def combine_shares(
     return reduce(combine, parts if wide is None else map(wide, parts))
 
 
-def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: jax.Array) -> jax.Array:
+def _collected(here: Here, partial: Tiling, shares: Tiling, axes: int, x: Array) -> Array:
     """What all members of a group have of a device's share, one after another.
 
     The first dimension of `x`, and the second of what comes out, are a state's numbers.

@@ -64,11 +64,9 @@ class Cluster:
 
     def nodes(self) -> dict[str, str]:
         """The nodes that are alive and compute, by name, in that order, and their addresses."""
-        nodes = {
-            str(node["NodeID"]): str(node["NodeManagerAddress"])
-            for node in ray_module().nodes()
-            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
-        }
+        alive = (node for node in ray_module().nodes() if node["Alive"])
+        computing = (node for node in alive if node["Resources"].get("CPU", 0) >= 1)
+        nodes = {str(node["NodeID"]): str(node["NodeManagerAddress"]) for node in computing}
         if not nodes:
             raise InputError("this Ray has no node with a CPU: start one with --num-cpus")
         return dict(sorted(nodes.items()))

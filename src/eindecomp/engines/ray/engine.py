@@ -165,12 +165,8 @@ class RayProgram:
             run.give(name, given)
         tensors = run.carry_out(inputs)
         write_outputs(submitting, run.name, self.outputs, tensors)
-        return record.result(
-            tensors,
-            placed=run.placed,
-            workers=len(run.workers),
-            recovered=tuple(self._recovered(run.name)),
-        )
+        again = tuple(self._recovered(run.name))
+        return record.result(tensors, placed=run.placed, workers=len(run.workers), recovered=again)
 
     def _recovered(self, run: str) -> list[str]:
         told: list[str] = []

@@ -359,7 +359,5 @@ def packed(block: Block) -> Block:
 
 def unpacked(block: Block, types: Sequence[DType]) -> Block:
     """A block as it was before it was packed."""
-    return tuple(
-        array if array.dtype == dtype else array.view(dtype)
-        for array, dtype in zip(block, types, strict=True)
-    )
+    typed = zip(block, types, strict=True)
+    return tuple(array if array.dtype == dtype else array.view(dtype) for array, dtype in typed)

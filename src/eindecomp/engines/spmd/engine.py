@@ -18,16 +18,8 @@ from eindecomp.engines.array_files import check_outputs
 from eindecomp.engines.engine import agree
 from eindecomp.engines.resources import check_space, is_little, needed_space
 from eindecomp.engines.result import ByName, Listener, Result, RunRecord, Stats
+from eindecomp.engines.spmd import job
 from eindecomp.engines.spmd.exchange import exchange_of
-from eindecomp.engines.spmd.job import (
-    WatchedRanks,
-    arrays_on,
-    check_same_plan,
-    connect,
-    in_words,
-    named,
-    write_outputs,
-)
 from eindecomp.engines.spmd.rank_row import BoundStep, Do, RankMemory, bind_row
 from eindecomp.engines.spmd.run_checkpoints import Call, RunCheckpoints, cuts_behind, in_segments
 from eindecomp.engines.spmd.watch import NOWHERE, USUAL, watch_of
@@ -41,7 +33,7 @@ from eindecomp.tra.program.device_row import moves
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.overlap import StepPart, overlapped
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import AllGather, Load, Move, ReduceScatter
+from eindecomp.tra.program.steps import Communication, Load, ReduceScatter
 
 Array = Any
 """Of the kind that the engine's tiles are."""
@@ -87,12 +79,12 @@ class SpmdEngine:
             raise InputError("checkpoint is a folder, and checkpoint_at says when to write to it")
         self.checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
         self.outputs, self.checkpoint_at = outputs, checkpoint_at
-        self.transport = connect(transport)
+        self.transport = job.connect(transport)
         self.rank = self.transport.rank
         self._watch = watch_of(self.transport, self.timeout)
-        self.ranks = WatchedRanks(self.transport, self._watch)
+        self.ranks = job.WatchedRanks(self.transport, self._watch)
         with self._watch.waiting("the connecting of devices"):
-            self.arrays = arrays_on(device, self.transport, self.ranks)
+            self.arrays = job.arrays_on(device, self.transport, self.ranks)
         self.stored = self.arrays.stored
 
     @property
@@ -122,7 +114,7 @@ class SpmdProgram:
         written += [(str(cut), str(engine.checkpoint)) for cut in self._cuts]
         with self._watch.waiting("the comparison of all ranks' plans"):
             asked = f"overlap {overlap}, files {written}, arrays {engine.arrays.kind}"
-            check_same_plan(program, transport, asked)
+            job.check_same_plan(program, transport, asked)
         self.rank = transport.rank
         self.row = program.on(self.rank)
         self._arrays = arrays = engine.arrays
@@ -196,18 +188,12 @@ class SpmdProgram:
         start = perf_counter()
         program = self.program
         placed = sum(placing_bytes(program, name, given) for name, given in inputs.items())
-        memory = RankMemory(
-            self._arrays,
-            inputs,
-            scalars,
-            [()] * len(program.buffers),
-            [0] * len(program.steps),
-            [*scalars.values()],
-            donated,
-        )
+        held: list[tuple[Any, ...]] = [()] * len(program.buffers)
+        received, values = [0] * len(program.steps), [*scalars.values()]
+        memory = RankMemory(self._arrays, inputs, scalars, held, received, values, donated)
         record = None if on_event is None else RunRecord(program, on_event, devices=1)
         watch = self._watch
-        watch.begin_run(partial(in_words, program))
+        watch.begin_run(partial(job.in_words, program))
         kept = self._run_checkpoints(memory)
         try:
             with one_thread_each(), np.errstate(all="ignore"):
@@ -216,7 +202,7 @@ class SpmdProgram:
                 watch.waits = True
                 stats = self._stats(memory, perf_counter() - start, placed)
         except BaseException as error:
-            told = named(error, watch.step, program, self.row, self.transport)
+            told = job.named(error, watch.step, program, self.row, self.transport)
             watch.failed(str(told))
             if isinstance(error, Exception) and told is not error:
                 raise told from error
@@ -224,7 +210,7 @@ class SpmdProgram:
         finally:
             watch.step, watch.waits = NOWHERE, False
         tensors = {v.name: self._output(v.name, memory) for v in program.graph.outputs}
-        write_outputs(self.ranks, self._outputs, tensors)
+        job.write_outputs(self.ranks, self._outputs, tensors)
         if kept is not None:
             kept.end()
         return Result(tensors, stats)
@@ -320,11 +306,8 @@ class SpmdProgram:
 def _receiving(program: Program) -> list[tuple[int, int]]:
     """The steps that may bring bytes, and which vertex they are counted for."""
     places = {name: k for k, name in enumerate(program.bytes_by_vertex)}
-    return [
-        (number, places[step.vertex])
-        for number, step in enumerate(program.steps)
-        if isinstance(step, Move | ReduceScatter | AllGather) and step.vertex in places
-    ]
+    moving = ((k, step) for k, step in enumerate(program.steps) if isinstance(step, Communication))
+    return [(k, places[step.vertex]) for k, step in moving if step.vertex in places]
 
 
 def _calls(parts: Sequence[StepPart] | None, bound: Sequence[BoundStep]) -> list[Call]:

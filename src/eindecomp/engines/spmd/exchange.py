@@ -185,12 +185,10 @@ def blocks_of(boxes: Mapping[int, Box], held: Box) -> PeerBlocks:
     for peer, box in peers.items():
         if (begin := begins[box]) is not None:
             in_place[peer] = begin, sizes[box]
-    return PeerBlocks(
-        {peer: spans[box] for peer, box in peers.items()},
-        sum(sizes.values()),
-        None if None in begins.values() else in_place,
-        {spans[box]: (within(box, held), shape_of(box)) for box in sizes},
-    )
+    apart = {peer: spans[box] for peer, box in peers.items()}
+    lie_so = None if None in begins.values() else in_place
+    where = {spans[box]: (within(box, held), shape_of(box)) for box in sizes}
+    return PeerBlocks(apart, sum(sizes.values()), lie_so, where)
 
 
 def _begin(box: Box, held: Box) -> int | None:

@@ -126,12 +126,8 @@ def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader)
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     neighbours = arrays.neighbours()
     shared = _read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
-    read = frozenset(
-        number
-        for step in program.steps
-        if isinstance(step, steps.Compute | steps.Move)
-        for number in steps.used_by(step)[:-1]
-    )
+    readers = (step for step in program.steps if isinstance(step, steps.Compute | steps.Move))
+    read = frozenset(number for step in readers for number in steps.used_by(step)[:-1])
     binder = _Binder(program, row.device, arrays, load, neighbours, shared, read)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
@@ -141,11 +137,8 @@ def _read_in_place(program: Program) -> frozenset[int]:
 
     That is what is sent all-to-all, unless it is given or little.
     """
-    sources = {
-        step.source
-        for step in program.steps
-        if isinstance(step, steps.Move) and isinstance(step.pattern, steps.Exchanged)
-    }
+    moves = (step for step in program.steps if isinstance(step, steps.Move))
+    sources = {move.source for move in moves if isinstance(move.pattern, steps.Exchanged)}
     return frozenset(
         number
         for number in sources
@@ -309,10 +302,8 @@ class _Binder:
         self, number: int, rows: steps.MovedRows, source: int, own: DeviceStep
     ) -> RowExchange:
         """What travels of a table of which an index names rows."""
-        gives, takes = (
-            {each.peer: each.box for each in part}
-            for part in (own.exchange.sends, own.exchange.receives)
-        )
+        both = own.exchange.sends, own.exchange.receives
+        gives, takes = ({each.peer: each.box for each in part} for part in both)
         at = box_on(self.program.mesh, rows.index.cut, self.rank)
         carrier, held = self.arrays.carrier, self._box(source)
         return RowExchange(carrier, number, rows.named, at, held, gives, takes)
@@ -391,10 +382,8 @@ class _Binder:
             stacks = [arrays.library.empty(shape, of) for of in types]
             memory.grow(sum([stack.nbytes for stack in stacks]))
             memory.parts[number] = stacks
-            memory.started[number] = [
-                exchange.start(arrays, array, stack)
-                for array, stack in zip(memory.held[source], stacks, strict=True)
-            ]
+            pairs = zip(memory.held[source], stacks, strict=True)
+            memory.started[number] = [exchange.start(arrays, *pair) for pair in pairs]
 
         def end(memory: RankMemory) -> None:
             finish(memory)

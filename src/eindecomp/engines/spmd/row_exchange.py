@@ -70,10 +70,8 @@ class RowExchange:
 
     def _swap_rows(self, source: Array, gives: Numbers, takes: Numbers) -> Numbers:
         """Send rows with these numbers to ranks, and receive others from them."""
-        given = {
-            peer: self._rows(source[within(self.gives[peer], self.held)], numbers)
-            for peer, numbers in gives.items()
-        }
+        blocks = {peer: source[within(self.gives[peer], self.held)] for peer in gives}
+        given = {peer: self._rows(block, gives[peer]) for peer, block in blocks.items()}
         sizes = {peer: self._row_of(self.takes[peer]) * len(own) for peer, own in takes.items()}
         return self._swap(given, sizes, source.dtype)
 

@@ -141,9 +141,8 @@ def verdict(
         still = min(now - other.since, now - waits_since)
         if still > timeout and not other.state.waits and not other.state.on_disk:
             return rank, f"is stuck: it has neither gone on nor computed anything for {still:.0f} s"
-    if now - waits_since > timeout and all(
-        other.state.waits and now - other.since > timeout for other in seen.values()
-    ):
+    all_idle = all(each.state.waits and now - each.since > timeout for each in seen.values())
+    if now - waits_since > timeout and all_idle:
         rank = next(iter(seen), own)
         return rank, "waits, too, at another place: ranks do not run the same program"
     return None
@@ -166,11 +165,8 @@ class Watch:
         self._ended = False
         now = monotonic()
         nothing = RankState(0, NOWHERE, False, 0.0)
-        self._seen = {
-            rank: Seen(nothing, now, now, 0.0)
-            for rank in range(transport.size)
-            if rank != transport.rank
-        }
+        others = (rank for rank in range(transport.size) if rank != transport.rank)
+        self._seen = {rank: Seen(nothing, now, now, 0.0) for rank in others}
         self._waits_since = now
         self._place = (0, NOWHERE, False)
         self._looked, self._looks = now, 0

@@ -106,10 +106,8 @@ class Memory:
 
     def outputs(self, names: Sequence[str]) -> dict[str, Array]:
         """Tensors by name; an input is copied."""
-        return {
-            name: np.array(self.read(name, None)) if name in self._given else self._arrays[name]
-            for name in names
-        }
+        copied = {name: np.array(self.read(name, None)) for name in names if name in self._given}
+        return {name: self._arrays[name] for name in names} | copied
 
 
 def read_rows(

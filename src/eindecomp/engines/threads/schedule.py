@@ -27,7 +27,7 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array, DType
-from eindecomp.layout.boxes import Box
+from eindecomp.layout.boxes import Box, within
 from eindecomp.tra.program.memory import Change
 
 Block = tuple[Key, Where]
@@ -225,11 +225,8 @@ def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tu
 def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]) -> KernelCall:
     """The call that combines partial results in the order of the members."""
     members = [calls[place] for place in reduction.members]
-    corner = [low for low, _ in members[0].box]
-    inside: Where = tuple(
-        slice(low - start, high - start)
-        for (low, high), start in zip(reduction.box, corner, strict=True)
-    )
+    # An index of no dimensions would take the number, not the array.
+    inside = within(reduction.box, members[0].box) if reduction.box else None
     in_place = members[0].writes[0][0] == vertex.name
     parts = members[1:] if in_place else members
     return KernelCall(
@@ -237,8 +234,7 @@ def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]
         vertex.name,
         reduction.box,
         (reduction.device,),
-        # An index of no dimensions would take the number, not the array.
-        tuple((key, inside or None) for part in parts for key, _ in part.writes),
+        tuple((key, inside) for part in parts for key, _ in part.writes),
         ((vertex.name, _where(reduction.box, vertex)),),
         is_partial=not in_place,
     )

@@ -326,11 +326,8 @@ def _best_label(
 
     def gain(label: str, size: int) -> float:
         even = size / (count * ceil(size / count)) if size else 0.0
-        cut = sum(
-            graph[name].elements
-            for name, labels in zip(inputs, op.inputs, strict=True)
-            if label in labels
-        )
+        read = zip(inputs, op.inputs, strict=True)
+        cut = sum(graph[name].elements for name, labels in read if label in labels)
         return even * (1 + cut) if even >= _EVEN else 0.0
 
     gains = {label: gain(label, size) for label, size in zip(op.output, shape, strict=True)}

@@ -85,11 +85,7 @@ class Walk:
     """Carries out the steps of a schedule, on at most `workers` threads."""
 
     def __init__(
-        self,
-        schedule: CallSchedule,
-        memory: Memory,
-        workers: int | None = None,
-        report: RunReport | None = None,
+        self, schedule: CallSchedule, memory: Memory, workers: int | None, report: RunReport | None
     ) -> None:
         self._schedule, self._memory = schedule, memory
         self._workers, self._report = workers, report

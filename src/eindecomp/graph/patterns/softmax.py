@@ -44,10 +44,8 @@ class Weights:
         """What a number above 0 times the exponent makes of them."""
         if factor is None or not 0 < factor < inf:
             return None
-        biases, shifts = (
-            tuple(call("mul", term, factor) for term in terms)
-            for terms in (self.biases, self.shifts)
-        )
+        biases = tuple(call("mul", term, factor) for term in self.biases)
+        shifts = tuple(call("mul", term, factor) for term in self.shifts)
         return replace(self, scale=self.scale * factor, biases=biases, shifts=shifts)
 
     @property

@@ -15,7 +15,7 @@ from eindecomp.graph.ops import Gather, Slice
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum, Labels, Operand
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import (
     Arg,
@@ -124,7 +124,6 @@ def _factors(expr: Expr) -> Factors:
 
 
 _QUOTIENT = call("div", Arg(0), Arg(1))
-Operand = tuple[str, Labels]
 
 
 def divide_late(graph: Graph) -> Graph:
@@ -221,11 +220,8 @@ def _exchanged(vertex: Vertex, graph: Graph) -> bool:
     kept = [k for k, window in enumerate(cut.op.ranges) if not isinstance(window, int)]
     axis = kept[op.axis]
     labels = _labels(op, cut.op, axis)
-    windows: dict[str, Window] = {
-        label: window
-        for label, window in zip(labels, _but(axis, cut.op.ranges), strict=True)
-        if window is not None
-    }
+    cuts = zip(labels, _but(axis, cut.op.ranges), strict=True)
+    windows: dict[str, Window] = {label: window for label, window in cuts if window is not None}
     # Where a row is looked up along what is cut, or its place depends on that, the order matters.
     if cut.op.ranges[axis] is not None or set(windows) & set(op.index):
         return False
@@ -244,11 +240,8 @@ def _labels(op: Gather, cut: Slice, axis: int) -> Labels:
     own = iter(op.table)
     taken = {*op.table, *op.index, *op.output}
     free = (label for k in range(10**6) if (label := f"gone{k}") not in taken)
-    return tuple(
-        next(free) if isinstance(window, int) else next(own)
-        for k, window in enumerate(cut.ranges)
-        if k != axis
-    )
+    windows = _but(axis, cut.ranges)
+    return tuple(next(free) if isinstance(window, int) else next(own) for window in windows)
 
 
 def _but(place: int, items: tuple[T, ...]) -> tuple[T, ...]:

@@ -23,7 +23,7 @@ from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import is_product
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
-from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
+from eindecomp.lang.einsum import EinSum, Labels, Operand, canonical_inputs
 from eindecomp.lang.monoid import PROD, SUM
 from eindecomp.lang.scalar import (
     Arg,
@@ -85,7 +85,7 @@ class _Form:
     """An EinSum in the making, without its aggregation."""
 
     output: Labels
-    operands: tuple[tuple[str, Labels], ...]
+    operands: tuple[Operand, ...]
     join: Expr
 
     @property
@@ -105,7 +105,7 @@ class _Fusion:
     def absorb(self, vertex: Vertex, op: EinSum) -> _Form:
         """Take in producers, one at a time, until none is left to take."""
         form = _Form(op.output, tuple(zip(vertex.inputs, op.inputs, strict=True)), op.join)
-        rejected: set[tuple[str, Labels]] = set()
+        rejected: set[Operand] = set()
         while left := [operand for operand in form.operands if operand not in rejected]:
             larger = self.take(form, left[0], vertex, op)
             if larger is None:
@@ -114,9 +114,7 @@ class _Fusion:
                 form = larger
         return form
 
-    def take(
-        self, form: _Form, operand: tuple[str, Labels], vertex: Vertex, op: EinSum
-    ) -> _Form | None:
+    def take(self, form: _Form, operand: Operand, vertex: Vertex, op: EinSum) -> _Form | None:
         """The form with one operand replaced by what makes it, or None where that is no gain."""
         name, labels = operand
         producer = self.fused[name]
@@ -166,9 +164,8 @@ class _Fusion:
         types = [self.fused[name].dtype for name, _ in form.operands]
         before = [self.graph[name].dtype for name in vertex.inputs]
         scalars = self.graph.scalars
-        return [type_of(v, types, scalars) for v in values(form.join)] == [
-            type_of(v, before, scalars) for v in values(op.join)
-        ]
+        after = [type_of(v, types, scalars) for v in values(form.join)]
+        return after == [type_of(v, before, scalars) for v in values(op.join)]
 
 
 def _reads(graph: Graph) -> dict[str, int]:
@@ -183,18 +180,12 @@ def _reads(graph: Graph) -> dict[str, int]:
 
 
 def _substitute(
-    form: _Form,
-    operand: tuple[str, Labels],
-    producer: Vertex,
-    inputs: tuple[Labels, ...],
-    value: Expr,
+    form: _Form, operand: Operand, producer: Vertex, inputs: tuple[Labels, ...], value: Expr
 ) -> _Form | None:
     """The form with an operand replaced by the value that makes it of these inputs."""
     rename = dict(zip(producer.labels, operand[1], strict=True))
-    taken = [
-        (name, tuple(rename[label] for label in labels))
-        for name, labels in zip(producer.inputs, inputs, strict=True)
-    ]
+    pairs = zip(producer.inputs, inputs, strict=True)
+    taken = [(name, tuple(rename[label] for label in labels)) for name, labels in pairs]
     at = form.operands.index(operand)
     shifted = replace_args(value, [Arg(len(form.operands) + k) for k in range(len(taken))])
     if taken and producer.dtype in LOW_PRECISION and not isinstance(shifted, Arg):

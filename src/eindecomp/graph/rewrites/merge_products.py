@@ -59,11 +59,8 @@ def merged_products(graph: Graph, keep: Collection[str] = ()) -> dict[str, Merge
         for name in own.absorbed:
             products.pop(name, None)
         products[vertex.name] = own
-    return {
-        name: own
-        for name, own in products.items()
-        if own.chain.agg is not None and len(own.chain.factors) > 2
-    }
+    sums = ((name, own) for name, own in products.items() if own.chain.agg is not None)
+    return {name: own for name, own in sums if len(own.chain.factors) > 2}
 
 
 def merge_products(graph: Graph, products: dict[str, Merged]) -> Graph:

@@ -20,7 +20,7 @@ from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import MOST_OPERANDS, calls_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum, Labels, Operands
 from eindecomp.lang.monoid import Monoid, distributes
 from eindecomp.lang.scalar import (
     Arg,
@@ -34,8 +34,6 @@ from eindecomp.lang.scalar import (
     values,
 )
 from eindecomp.lang.scalar_types import type_of
-
-Operands = list[tuple[str, Labels]]
 
 
 def order_contractions(graph: Graph) -> Graph:
@@ -178,11 +176,9 @@ def _separable(
         own = Counter(leaves(part))
         if not 2 <= len(uses) < len(operands) or any(own[Arg(k)] < total[Arg(k)] for k in uses):
             continue
-        sizes = {
-            label: size
-            for k in uses
-            for label, size in graph[operands[k][0]].sizes_by(operands[k][1]).items()
-        }
+        sizes: dict[str, int] = {}
+        for name, labels in (operands[k] for k in uses):
+            sizes |= graph[name].sizes_by(labels)
         elements = prod(sizes.values())
         if elements <= limit and (best is None or elements < best[0]):
             best = (elements, part, tuple(sizes))
@@ -255,10 +251,8 @@ def chain_of(vertex: Vertex, graph: Graph) -> Chain | None:
         [k] = used_args(part) or (0,)
         mapped = replace_args(part, {k: Arg(0)})
         maps[k] = call(join, maps[k], mapped) if k in maps else mapped
-    factors = (
-        ChainFactor(name, labels, maps[k])
-        for k, (name, labels) in enumerate(zip(vertex.inputs, op.inputs, strict=True))
-    )
+    operands = zip(vertex.inputs, op.inputs, strict=True)
+    factors = (ChainFactor(*operand, maps[k]) for k, operand in enumerate(operands))
     return Chain(join, op.agg, tuple(factors), op.output)
 
 

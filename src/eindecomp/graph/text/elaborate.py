@@ -33,7 +33,7 @@ from eindecomp.graph.text.scope import (
     to_plain,
     warn_of_misspelt,
 )
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.einsum import EinSum, Operand
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
 from eindecomp.lang.text import syntax as s
@@ -295,10 +295,8 @@ def _macro(scope: Scope, target: s.Ref, call: s.MacroCall) -> None:
             f"{MAX_STATEMENTS:,} statements",
             call.at,
         )
-    passed = [
-        Passed(name, labels, scope.graph[name].shape)
-        for name, labels in (_tensor(scope, arg, target.name) for arg in call.args)
-    ]
+    tensors = (_tensor(scope, arg, target.name) for arg in call.args)
+    passed = [Passed(name, labels, scope.graph[name].shape) for name, labels in tensors]
     with scope.at(call.at):
         body = expand(scope.macros[call.name], call, target, passed, scope.graph.fresh)
     scope.active.append(call.name)
@@ -314,11 +312,9 @@ def _einsum(
     output = scope.plain_labels(target)
     terms = scope.with_numbers(terms, statement)
     # One reference is read once, however often and under however many spellings it stands there.
-    operand_of = {
-        ref: to_plain(scope, ref, target.name)
-        for ref in dict.fromkeys([*s.refs_of(terms), *statement.extra])
-    }
-    refs: dict[tuple[str, Labels], s.Ref] = {}
+    written = dict.fromkeys([*s.refs_of(terms), *statement.extra])
+    operand_of = {ref: to_plain(scope, ref, target.name) for ref in written}
+    refs: dict[Operand, s.Ref] = {}
     for ref, operand in operand_of.items():
         refs.setdefault(operand, ref)
     position = {operand: Arg(k) for k, operand in enumerate(refs)}
@@ -384,7 +380,7 @@ def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
         scope.graph.add_einsum(output, [operand], Arg(0), name=target.name)
 
 
-def _tensor(scope: Scope, term: s.Term, stem: str) -> tuple[str, Labels]:
+def _tensor(scope: Scope, term: s.Term, stem: str) -> Operand:
     """The name and labels of a term's value; anything but a reference becomes a vertex first."""
     if isinstance(term, s.Ref):
         return to_plain(scope, term, stem)

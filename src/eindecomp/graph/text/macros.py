@@ -119,10 +119,8 @@ def expand(
         for item in target.items
         if isinstance(item, s.Label) and item.size is not None and item.name not in sizes
     }
-    locals_ = {
-        statement.target.name: fresh(f"{target.name}_{statement.target.name}")
-        for statement in macro.body[:-1]
-    }
+    names = [statement.target.name for statement in macro.body[:-1]]
+    locals_ = {name: fresh(f"{target.name}_{name}") for name in names}
     tensors = {p.name: (p, t) for p, t in zip(macro.params, passed, strict=True)}
     expansion = _Expansion(macro, labels, stars, options, sizes, locals_, tensors, call.at)
     *body, last = [expansion.assign(statement) for statement in macro.body]

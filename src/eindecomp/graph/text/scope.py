@@ -13,7 +13,7 @@ from eindecomp.graph.infer import group_sizes
 from eindecomp.graph.ops import Gather, Op, Reshape, Slice
 from eindecomp.graph.text.macros import prelude, prelude_monoids
 from eindecomp.graph.vertex import Vertex, show
-from eindecomp.lang.einsum import Labels
+from eindecomp.lang.einsum import Labels, Operand, Sizes
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import Arg, Expr, Scalar
@@ -133,7 +133,7 @@ class Scope:
         hint = suggest(term.name, self.graph.scalars) or f"; declare it with 'scalar {term.name}'"
         raise self.error(f"unknown scalar {term.name!r}{hint}", term.at)
 
-    def with_sizes(self, term: s.Term, sizes: Mapping[str, int]) -> s.Term:
+    def with_sizes(self, term: s.Term, sizes: Sizes) -> s.Term:
         """Replace `size(label)` by numbers."""
         match term:
             case s.Apply("size", (s.Name(label, at),)):
@@ -214,21 +214,15 @@ class Scope:
     def own_sizes(self, target: s.Ref) -> dict[str, int]:
         """The sizes of a target's labels, as written there or declared before."""
         self.plain_labels(target)
-        return {
-            item.name: self.size(item.name, item.at) if item.size is None else item.size
-            for item in target.items
-            if isinstance(item, s.Label)
-        }
+        labels = (item for item in target.items if isinstance(item, s.Label))
+        return {i.name: self.size(i.name, i.at) if i.size is None else i.size for i in labels}
 
 
 # Labels that were probably misspelt
 
 
 def refuse_mistyped(
-    scope: Scope,
-    target: s.Ref,
-    refs: Mapping[tuple[str, Labels], s.Ref],
-    aggregated: Collection[str],
+    scope: Scope, target: s.Ref, refs: Mapping[Operand, s.Ref], aggregated: Collection[str]
 ) -> None:
     """Refuse `Z[i,k] <- sum X[i,j] * Y[j,q]` of `Y[j,k]`, where q is not declared.
 
@@ -250,9 +244,7 @@ def refuse_mistyped(
                 )
 
 
-def warn_of_misspelt(
-    scope: Scope, op: Op, sizes: Mapping[str, int], refs: Mapping[tuple[str, Labels], s.Ref]
-) -> None:
+def warn_of_misspelt(scope: Scope, op: Op, sizes: Sizes, refs: Mapping[Operand, s.Ref]) -> None:
     """Warn of `Z[i,k] <- sum X[i,jj] * Y[j,k]`, unless a macro says so."""
     if not scope.active:
         places = {label: ref.at for (_, own), ref in refs.items() for label in own}
@@ -280,7 +272,7 @@ def as_gather(ref: s.Ref, item: s.Arithmetic, declared: Mapping[str, set[int]], 
 # Indices that are more than labels: lookups, slices and groups become vertices of their own
 
 
-def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
+def to_plain(scope: Scope, ref: s.Ref, stem: str) -> Operand:
     """The name and labels of a reference's value, after working off its special indices.
 
     Vertices that are added for them are named after `stem`.
@@ -298,7 +290,7 @@ def to_plain(scope: Scope, ref: s.Ref, stem: str) -> tuple[str, Labels]:
     return ref.name, tuple(s.label_of(item) for item in ref.items)
 
 
-def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str, Labels]:
+def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> Operand:
     """The same tensor with each label once: of a label that appears twice, the diagonal."""
     once = tuple(dict.fromkeys(labels))
     if once == labels:
@@ -310,10 +302,8 @@ def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> tuple[str
 def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
     """Add the slice of a reference, and return it with the indices that are left."""
     source = scope.tensor(ref)
-    windows = tuple(
-        _window(scope, item, size, ref.name)
-        for item, size in zip(ref.items, source.shape, strict=True)
-    )
+    dimensions = zip(ref.items, source.shape, strict=True)
+    windows = tuple(_window(scope, item, size, ref.name) for item, size in dimensions)
     left = [item for item in ref.items if not isinstance(item, s.Fixed)]
     # A group or a lookup beside the slice is dealt with afterwards: any label does for now.
     labels = tuple(s.label_of(i) or f"_{k}" for k, i in enumerate(left))

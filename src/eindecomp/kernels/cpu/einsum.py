@@ -10,20 +10,13 @@ from typing import Any
 import numpy as np
 
 from eindecomp.errors import InputError
-from eindecomp.kernels.cpu.loops.launch import KEPT, Launch, Loops, launch_together
+from eindecomp.kernels import point_program
+from eindecomp.kernels.cpu.loops.launch import KEPT, Arrays, Launch, Loops, launch_together
 from eindecomp.kernels.cpu.products.contractions import FusedContraction
 from eindecomp.kernels.cpu.products.gemm import Gemm
-from eindecomp.kernels.library import Tile
-from eindecomp.kernels.point_program import (
-    PointProgram,
-    finish_of,
-    finish_program,
-    held_types,
-    numbered_program,
-    scalar_type,
-)
+from eindecomp.kernels.library import Operands, Scalars, Tile
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.lang.dtypes import Array, DType
+from eindecomp.lang.dtypes import Array, DType, ScalarItems, Types
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import used_args
 
@@ -44,7 +37,7 @@ class EinSumKernel:
     array([3., 7.], dtype=float32)
     """
 
-    state: tuple[DType, ...]
+    state: Types
     """The types in which partial results are held: wide ones, so that sums are rounded once."""
     state_is_result: bool
     """Whether a state is the result: one array of its type, with nothing to finish."""
@@ -52,18 +45,18 @@ class EinSumKernel:
     def __init__(
         self,
         op: EinSum,
-        dtypes: tuple[DType, ...],
+        dtypes: Types,
         out: DType,
-        scalar_types: tuple[tuple[str, DType], ...] = (),
+        scalar_types: ScalarItems = (),
         lent: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.op, self.dtypes, self.out, self._lent = op, dtypes, out, dict(lent)
         self._known: dict[Any, Launch | None] = {}
         self._read = len(used_args(op.join))
-        self._scalars = tuple(scalar_type(t) for _, t in scalar_types)
-        program = numbered_program(op, dtypes, scalar_types)
-        finish = None if op.agg is None else finish_of(op.agg, program.state)
-        self.state = held_types(program, finish, out)
+        self._scalars = tuple(point_program.scalar_type(t) for _, t in scalar_types)
+        program = point_program.numbered_program(op, dtypes, scalar_types)
+        finish = None if op.agg is None else point_program.finish_of(op.agg, program.state)
+        self.state = point_program.held_types(program, finish, out)
         self._partial = self._loops(program)
         self._whole = self._partial
         if finish is not None:
@@ -76,11 +69,11 @@ class EinSumKernel:
         self._combine = self._finish = None
         if program.combine is not None:
             both = [op.output] * (2 * len(self.state))
-            combine = PointProgram(program.combine, program.state)
+            combine = point_program.PointProgram(program.combine, program.state)
             title = f"combining {op}"
             self._combine = Loops(combine, both, op.output, description=title, overlaps=True)
         if finish is not None:
-            own = finish_program(finish, program.state)
+            own = point_program.finish_program(finish, program.state)
             states = [op.output] * len(self.state)
             self._finish = Loops(own, states, op.output, description=f"finishing {op}")
 
@@ -89,19 +82,17 @@ class EinSumKernel:
         """Whether matrix products may compute it."""
         return self._gemm is not None or self._several is not None
 
-    def _loops(self, program: PointProgram) -> Loops:
+    def _loops(self, program: point_program.PointProgram) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.
         op = self.op
         read = op.inputs[: self._read]
         return Loops(program, read, op.output, self._scalars, description=str(op))
 
-    def whole(
-        self, operands: Sequence[Array | None], out: Array, scalars: Sequence[object] = ()
-    ) -> None:
+    def whole(self, operands: Operands, out: Array, scalars: Scalars = ()) -> None:
         """Compute the finished result into `out`, which may have any strides."""
         self._run(self._whole, operands, [out], (self.out,), scalars)
 
-    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Scalars = ()) -> None:
         """Compute several tiles at once."""
         calls: list[tuple[Launch, Any, Sequence[Array]]] = []
         for operands, out in tiles:
@@ -111,12 +102,7 @@ class EinSumKernel:
         if calls:
             launch_together(calls, self._typed(scalars))
 
-    def partial(
-        self,
-        operands: Sequence[Array | None],
-        state: Sequence[Array],
-        scalars: Sequence[object] = (),
-    ) -> None:
+    def partial(self, operands: Operands, state: Sequence[Array], scalars: Scalars = ()) -> None:
         """Compute the unfinished states of this tile into the given arrays."""
         self._run(self._partial, operands, state, self.state, scalars)
 
@@ -134,28 +120,19 @@ class EinSumKernel:
             self._finish.run(state, [out])
 
     def _run(
-        self,
-        loops: Loops,
-        operands: Sequence[Array | None],
-        outputs: Sequence[Array],
-        types: tuple[DType, ...],
-        scalars: Sequence[object],
+        self, loops: Loops, operands: Operands, outputs: Arrays, types: Types, scalars: Scalars
     ) -> None:
         read: Any = operands[: self._read]
         call = self._prepared(loops, operands, outputs, types)
         if call is not None:
             call.launch(read, outputs, self._typed(scalars))
 
-    def _typed(self, scalars: Sequence[object]) -> Sequence[Array]:
+    def _typed(self, scalars: Scalars) -> Sequence[Array]:
         own = self._scalars
         return [np.asarray(x, t) for x, t in zip(scalars, own, strict=True)] if own else ()
 
     def _prepared(
-        self,
-        loops: Loops,
-        operands: Sequence[Array | None],
-        outputs: Sequence[Array],
-        types: tuple[DType, ...],
+        self, loops: Loops, operands: Operands, outputs: Arrays, types: Types
     ) -> Launch | None:
         """The call for tiles of a layout; None if there is nothing to compute."""
         arrays = (*operands, *outputs)
@@ -178,9 +155,7 @@ class EinSumKernel:
         self._known[key] = call
         return call
 
-    def _check(
-        self, operands: Sequence[Array | None], outputs: Sequence[Array], types: tuple[DType, ...]
-    ) -> None:
+    def _check(self, operands: Operands, outputs: Arrays, types: Types) -> None:
         for k, (array, of) in enumerate(zip(operands, self.dtypes, strict=True)):
             if k >= self._read:
                 continue

@@ -6,7 +6,7 @@ own indices are here. The reference shares no code with this module, so that eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
@@ -20,10 +20,10 @@ from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, Scatte
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fork_join import HELPERS
-from eindecomp.kernels.library import Tile, TileKernel
+from eindecomp.kernels.library import Range, Scalars, Tile, TileKernel
 from eindecomp.kernels.point_program import fill_function
 from eindecomp.kernels.tile_arrays import einsum_arguments, reshaped
-from eindecomp.lang.dtypes import Array, DType, widen
+from eindecomp.lang.dtypes import Array, DType, ScalarItems, ScalarTypes, ScalarValues, widen
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.lang.numpy_backend import NUMPY
 
@@ -47,12 +47,7 @@ class CpuLibrary:
         return np.empty(shape, dtype)
 
     def fill(
-        self,
-        op: Fill,
-        out: Array,
-        box: Sequence[tuple[int, int]],
-        scalars: Mapping[str, object],
-        types: Mapping[str, DType],
+        self, op: Fill, out: Array, box: Sequence[Range], scalars: ScalarValues, types: ScalarTypes
     ) -> None:
         """Make a box of a fill's tensor: along each dimension the indices from low to high."""
         index: list[Array] = [
@@ -78,7 +73,7 @@ class CpuLibrary:
 
 
 @lru_cache(maxsize=256)
-def _compiled(op: Fill, types: tuple[tuple[str, DType], ...]) -> Any:
+def _compiled(op: Fill, types: ScalarItems) -> Any:
     return fill_function(op, dict(types), NUMPY)
 
 
@@ -101,7 +96,7 @@ class MoveKernel:
         """The type in which partial results are held."""
         return (widen(self.out),)
 
-    def whole(self, operands: Sequence[Any], out: Array, scalars: Sequence[object] = ()) -> None:
+    def whole(self, operands: Sequence[Any], out: Array, scalars: Scalars = ()) -> None:
         """Compute a tile into `out`."""
         del scalars
         match self.op:
@@ -119,12 +114,12 @@ class MoveKernel:
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
-    def wholes(self, tiles: Sequence[Tile], scalars: Sequence[object] = ()) -> None:
+    def wholes(self, tiles: Sequence[Tile], scalars: Scalars = ()) -> None:
         """Compute several tiles at once."""
         HELPERS.run([partial(self.whole, operands, out, scalars) for operands, out in tiles])
 
     def partial(
-        self, operands: Sequence[Any], state: Sequence[Array], scalars: Sequence[object] = ()
+        self, operands: Sequence[Any], state: Sequence[Array], scalars: Scalars = ()
     ) -> None:
         """Compute a part of a sum."""
         self.whole(operands, state[0], scalars)

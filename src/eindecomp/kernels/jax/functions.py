@@ -20,7 +20,17 @@ from jax import lax
 from eindecomp.graph.ops import Fill
 from eindecomp.kernels.point_program import fill_function, scalar_type
 from eindecomp.lang.compile import with_definitions
-from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, Kind, dtype, kind, type_names
+from eindecomp.lang.dtypes import (
+    INT64,
+    LOW_PRECISION,
+    DType,
+    Kind,
+    ScalarTypes,
+    ScalarValues,
+    dtype,
+    kind,
+    type_names,
+)
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.numpy_backend import cast as cast_number
 from eindecomp.lang.scalar import Number
@@ -184,21 +194,15 @@ JAX = with_definitions(
 
 
 def filled(
-    op: Fill,
-    lows: Sequence[Any],
-    shape: Sequence[int],
-    scalars: Mapping[str, object],
-    types: Mapping[str, DType],
+    op: Fill, lows: Sequence[Any], shape: Sequence[int], scalars: ScalarValues, types: ScalarTypes
 ) -> jax.Array:
     """A box of the tensor: `shape` indices along each dimension, from `lows`, which may be traced.
 
     `scalars` and `types` are the values and types of the graph's run-time scalars.
     """
     value, names, of = fill_function(op, types, JAX)
-    places = [
-        lax.broadcasted_iota(INT64, [n if k == d else 1 for k, n in enumerate(shape)], d)
-        for d in range(len(shape))
-    ]
+    sides = [[n if k == d else 1 for k, n in enumerate(shape)] for d in range(len(shape))]
+    places = [lax.broadcasted_iota(INT64, side, d) for d, side in enumerate(sides)]
     index = [place + jnp.asarray(low, INT64) for place, low in zip(places, lows, strict=True)]
     given = [jnp.asarray(scalars[name], scalar_type(types[name])) for name in names]
     return jnp.broadcast_to(cast(value(*index, *given), of), tuple(shape))

@@ -24,12 +24,13 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.jax.functions import JAX, cast
+from eindecomp.kernels.library import Scalars
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.sums_of_products import SumOfProducts, Term, product_of
 from eindecomp.kernels.tile_arrays import distinct, einsum_arguments, reshaped, sizes_of
 from eindecomp.lang.compile import compile_scalar
-from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, widen
-from eindecomp.lang.einsum import EinSum, Labels
+from eindecomp.lang.dtypes import INT64, LOW_PRECISION, DType, ScalarItems, Types, widen
+from eindecomp.lang.einsum import EinSum, Labels, Sizes
 from eindecomp.lang.monoid import BUILTIN, SUM
 from eindecomp.lang.scalar import from_values, used_args, used_scalars
 
@@ -58,9 +59,9 @@ class EinSumKernel:
     def __init__(
         self,
         op: EinSum,
-        types: tuple[DType, ...],
+        types: Types,
         out: DType,
-        scalar_types: tuple[tuple[str, DType], ...],
+        scalar_types: ScalarItems,
         lent: tuple[tuple[str, int], ...],
         precision: str,
     ) -> None:
@@ -71,7 +72,7 @@ class EinSumKernel:
         self._scalar_types = scalar_types
         self._read = len(used_args(op.join))
         finish = None if op.agg is None else finish_of(op.agg, program.state)
-        self.state: tuple[DType, ...] = held_types(program, finish, out)
+        self.state: Types = held_types(program, finish, out)
         width = len(program.state)
         compiled = partial(compile_scalar, backend=JAX, scalars=self._scalars)
         self._join = [compiled(expr, self._read) for expr in program.join]
@@ -87,14 +88,14 @@ class EinSumKernel:
         """Whether states are combined by adding them."""
         return self.op.agg == SUM
 
-    def result(self, operands: Operands, scalars: Sequence[object], shape: Sequence[int]) -> States:
+    def result(self, operands: Operands, scalars: Scalars, shape: Sequence[int]) -> States:
         """The finished result."""
         sizes = self._sizes(operands, shape)
         if self._product is not None:
             return (self._contracted(operands, scalars, sizes, self.out),)
         return (self.finished(self._joined(operands, scalars, sizes)),)
 
-    def states(self, operands: Operands, scalars: Sequence[object], shape: Sequence[int]) -> States:
+    def states(self, operands: Operands, scalars: Scalars, shape: Sequence[int]) -> States:
         """The unfinished states of this tile's share of an aggregation."""
         sizes = self._sizes(operands, shape)
         if self._product is not None:
@@ -123,31 +124,22 @@ class EinSumKernel:
         own = dict(zip(self.op.output, shape, strict=True))
         return own | self._lent | sizes_of(self.op.inputs, operands)
 
-    def _used(self, scalars: Sequence[object]) -> list[jax.Array]:
+    def _used(self, scalars: Scalars) -> list[jax.Array]:
         """The scalars that compiled functions take."""
         places = (int(name[1:]) for name in self._scalars)
         return [jnp.asarray(scalars[k], scalar_type(self._scalar_types[k][1])) for k in places]
 
-    def _joined(
-        self, operands: Operands, scalars: Sequence[object], sizes: Mapping[str, int]
-    ) -> States:
+    def _joined(self, operands: Operands, scalars: Scalars, sizes: Sizes) -> States:
         op, agg = self.op, self.op.agg
         output = tuple(label for label in op.output if sizes[label] != 1)
         space = (*output, *(label for label in op.aggregated if sizes[label] != 1))
-        tiles = [
-            aligned(_widened(x), own, space)
-            for x, own in (
-                _operand(x, own)
-                for x, own in zip(operands[: self._read], op.inputs, strict=False)
-                if x is not None
-            )
-        ]
+        pairs = zip(operands[: self._read], op.inputs, strict=False)
+        read = (_operand(x, own) for x, own in pairs if x is not None)
+        tiles = [aligned(_widened(x), own, space) for x, own in read]
         types = self.state if agg is None else self._program.state
         shape = [sizes[label] for label in space]
-        joined = tuple(
-            jnp.broadcast_to(cast(f(*tiles, *self._used(scalars)), t), shape)
-            for f, t in zip(self._join, types, strict=True)
-        )
+        used, typed = self._used(scalars), zip(self._join, types, strict=True)
+        joined = tuple(jnp.broadcast_to(cast(f(*tiles, *used), t), shape) for f, t in typed)
         if agg is not None:
             joined = self._reduced(joined, range(len(output), len(space)))
         return tuple(aligned(x, output, op.output) for x in joined)
@@ -169,7 +161,7 @@ class EinSumKernel:
         return combine(tuple(jnp.broadcast_to(x, joined[0].shape) for x in identity), joined)
 
     def _contracted(
-        self, operands: Operands, scalars: Sequence[object], sizes: Mapping[str, int], out: DType
+        self, operands: Operands, scalars: Scalars, sizes: Sizes, out: DType
     ) -> jax.Array:
         """The sum of products."""
         op, known = self.op, self._product
@@ -188,7 +180,7 @@ class EinSumKernel:
     def _term(
         self,
         term: Term,
-        function: Callable[..., jax.Array],
+        function: Callable[..., Any],
         operands: Operands,
         scalars: Sequence[jax.Array],
     ) -> Labelled:
@@ -254,7 +246,7 @@ class MoveKernel:
     out: DType
 
     @property
-    def state(self) -> tuple[DType, ...]:
+    def state(self) -> Types:
         """The type in which parts of a table are added."""
         return (widen(self.out),)
 
@@ -263,12 +255,12 @@ class MoveKernel:
         """Parts of a table are added."""
         return True
 
-    def result(self, operands: Sequence[Any], scalars: Sequence[object], shape: Any) -> States:
+    def result(self, operands: Sequence[Any], scalars: Scalars, shape: Any) -> States:
         """A tile."""
         del scalars
         return (self.finished((self._moved(operands, shape),)),)
 
-    def states(self, operands: Sequence[Any], scalars: Sequence[object], shape: Any) -> States:
+    def states(self, operands: Sequence[Any], scalars: Scalars, shape: Any) -> States:
         """A part of a sum."""
         del scalars
         return (cast(self._moved(operands, shape), *self.state),)

@@ -26,6 +26,8 @@ from eindecomp.lang.scalar import (
 )
 from eindecomp.lang.text import syntax as s
 
+Leaf = Callable[[s.Ref | s.Name], Expr]
+"""What a tensor or a word in a term stands for."""
 MAX_TEXT = 8_000_000
 """How many characters a text may have."""
 
@@ -54,7 +56,7 @@ def _read(source: Source, start: str) -> Any:
     return parse(source, start)
 
 
-def resolve(term: s.Term, source: Source, leaf: Callable[[s.Ref | s.Name], Expr]) -> Expr:
+def resolve(term: s.Term, source: Source, leaf: Leaf) -> Expr:
     """Turn a term into an expression; `leaf` says what tensors and unknown words stand for."""
     match term:
         case s.Literal(value):
@@ -130,16 +132,12 @@ def parse_expr(
     return resolve_values(read_join(text), source, named_leaf(names, scalars, source))
 
 
-def resolve_values(
-    terms: Iterable[s.Term], source: Source, leaf: Callable[[s.Ref | s.Name], Expr]
-) -> Expr:
+def resolve_values(terms: Iterable[s.Term], source: Source, leaf: Leaf) -> Expr:
     """Turn one term, or the several of a tuple, into an expression."""
     return from_values([resolve(term, source, leaf) for term in terms])
 
 
-def named_leaf(
-    names: Iterable[str], scalars: Container[str], source: Source
-) -> Callable[[s.Ref | s.Name], Expr]:
+def named_leaf(names: Iterable[str], scalars: Container[str], source: Source) -> Leaf:
     """The meaning of words where inputs are named and tensors cannot be used."""
     position = {name: Arg(k) for k, name in enumerate(names)}
 

@@ -103,9 +103,8 @@ class Bounding:
                 # A cap below the largest given table joins nothing, so the bound would not rise.
                 self.levels[1:] = [cells for cells in self.levels[1:] if cells > largest]
             cells = self.levels.pop(0)
-            bound = bound_by_mini_buckets(
-                self.network.sizes, self.terms, cells, deadline, integral=whole
-            )
+            sizes = self.network.sizes
+            bound = bound_by_mini_buckets(sizes, self.terms, cells, deadline, integral=whole)
             if bound is None:
                 return
             if bound.choice is not None:

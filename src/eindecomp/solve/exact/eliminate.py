@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eindecomp.solve import budgets
 from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.problem.arrays import Floats, Ints
-from eindecomp.solve.problem.cost_network import CostNetwork, Table, spread
+from eindecomp.solve.problem.cost_network import CostNetwork, Scope, Table, spread
 from eindecomp.solve.problem.problem import Problem
 
 
@@ -66,7 +66,7 @@ def eliminate(network: CostNetwork, deadline: float, work: int = budgets.WORK) -
 
 
 def project(
-    network: CostNetwork, keep: tuple[int, ...], deadline: float, work: int = budgets.WORK
+    network: CostNetwork, keep: Scope, deadline: float, work: int = budgets.WORK
 ) -> Projection | None:
     """Eliminate all but `keep`; the projection's table has one axis per kept variable, in order."""
     network, single = without_single(network, keep)
@@ -93,9 +93,7 @@ def project(
     return Projection(table, tuple(chosen))
 
 
-def without_single(
-    network: CostNetwork, keep: tuple[int, ...] = ()
-) -> tuple[CostNetwork, list[int]]:
+def without_single(network: CostNetwork, keep: Scope = ()) -> tuple[CostNetwork, list[int]]:
     """The network without the variables that have one choice, and those variables.
 
     Each would take up an axis, and NumPy limits the axes of an array.
@@ -168,9 +166,7 @@ def _compressed(
     return parts, classes
 
 
-def elimination_order(
-    network: CostNetwork, keep: tuple[int, ...], most_work: float
-) -> list[int] | None:
+def elimination_order(network: CostNetwork, keep: Scope, most_work: float) -> list[int] | None:
     """A greedy order of variables by the size of the joined table; None if it exceeds a cap."""
     weight = np.log2(np.array(network.sizes, dtype=np.float64)).tolist()
     near: list[set[int]] = [set() for _ in weight]

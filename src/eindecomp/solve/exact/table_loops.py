@@ -196,12 +196,9 @@ def _two_sums(
     rows = _added([part for part in moved if part.shape[-1] > 1], (*blank, shape[c]))
     scalars = _added([part for part in moved if part.shape[-1] == 1], (*blank, 1))
     least = np.full((prod(outer), shape[c]), np.inf)
-    return (
-        (rows.reshape(shape[0], -1), _places(rows, outer)),
-        (scalars.reshape(shape[0], -1), _places(scalars, outer)),
-        least,
-        c,
-    )
+    by_row = rows.reshape(shape[0], -1), _places(rows, outer)
+    by_cell = scalars.reshape(shape[0], -1), _places(scalars, outer)
+    return by_row, by_cell, least, c
 
 
 def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
@@ -210,19 +207,14 @@ def _row_axis(parts: list[Floats], shape: tuple[int, ...]) -> int:
     Scalars that are ∞ are skipped, so a table that is mostly ∞ should not have that axis.
     """
     small = [part for part in parts if part.size <= budgets.COUNTED_CELLS]
-    mostly_infinite = [
-        p for p in small if budgets.SPARSE_RATIO * np.count_nonzero(p < np.inf) < p.size
-    ]
-    sparse = {a for p in mostly_infinite for a in range(1, len(shape)) if p.shape[a] > 1}
+    infinite = [p for p in small if budgets.SPARSE_RATIO * np.count_nonzero(p < np.inf) < p.size]
+    sparse = {a for p in infinite for a in range(1, len(shape)) if p.shape[a] > 1}
 
     def cells(c: int) -> tuple[bool, int, int]:
         with_c = [p.shape for p in parts if p.shape[c] > 1]
         without = [p.shape for p in parts if p.shape[c] == 1]
-        size = sum(
-            prod(max(sides) for sides in zip(*group, strict=True))
-            for group in (with_c, without)
-            if group
-        )
+        groups = [group for group in (with_c, without) if group]
+        size = sum(prod(max(sides) for sides in zip(*group, strict=True)) for group in groups)
         return c in sparse, size, -shape[c]
 
     return min(range(1, len(shape)), key=cells)

@@ -124,12 +124,9 @@ def pairwise(problem: Problem) -> tuple[Problem, int]:
     if problem.usage is not None and problem.intervals is not None:
         unused = np.zeros(plain.unary.size - problem.unary.size, problem.usage.dtype)
         never = np.zeros((plain.size - problem.size, 2), np.int64)
-        plain = replace(
-            plain,
-            usage=np.concatenate([problem.usage, unused]),
-            intervals=np.concatenate([problem.intervals, never]),
-            limit=problem.limit,
-        )
+        usage = np.concatenate([problem.usage, unused])
+        intervals = np.concatenate([problem.intervals, never])
+        plain = replace(plain, usage=usage, intervals=intervals, limit=problem.limit)
     return plain, problem.size
 
 

@@ -125,9 +125,8 @@ def network_over(
     places: list[int] = place.tolist()
     placed = zip(edges.tolist(), places, strict=True)
     tables += [((u, v), grids[g]) for (u, v), g in placed if u != v]
-    tables += [
-        _distinct((int(edges[e, 0]),) * 2, grids[places[e]]) for e in np.flatnonzero(loops).tolist()
-    ]
+    diagonal = np.flatnonzero(loops).tolist()
+    tables += [_distinct((int(edges[e, 0]),) * 2, grids[places[e]]) for e in diagonal]
     return CostNetwork(sizes, tables)
 
 

@@ -251,13 +251,9 @@ class Problem:
         picked = self.check_choice(choice)
         first, second = self.edges[:, 0], self.edges[:, 1]
         place = picked[first] * self.domains[second] + picked[second]
-        parts = [
-            self.unary[self.offset[:-1] + picked],
-            self.tables[self.table_offset[self.table_of] + place],
-            np.array(
-                [f.table[tuple(picked[list(f.scope)])] for f in self.factors], self.unary.dtype
-            ),
-        ]
+        paired = self.tables[self.table_offset[self.table_of] + place]
+        larger = [f.table[tuple(picked[list(f.scope)])] for f in self.factors]
+        parts = [self.unary[self.offset[:-1] + picked], paired, np.array(larger, self.unary.dtype)]
         if not self.integral:
             return float(sum(float(np.sum(part)) for part in parts))
         if any(np.any(part == INFINITE) for part in parts):

@@ -96,10 +96,10 @@ def _shrink(core: Core, portfolio: Portfolio, cutoff: float) -> Reduced | None:
     graph = portfolio.graph
     keep = np.ones(core.unary.size, dtype=np.bool_)
     ascent = portfolio.ascent
-    unary = penalised(graph, ascent.best_price)
-    fits = propagate(graph, keep) and fix_choices(
-        graph, unary, ascent.messages.copy(), keep, cutoff, ascent.best_price
-    )
+    price = ascent.best_price
+    unary = penalised(graph, price)
+    messages = ascent.messages.copy()
+    fits = propagate(graph, keep) and fix_choices(graph, unary, messages, keep, cutoff, price)
     if not fits:
         return None
     sub = keep_choices(core, keep)

@@ -88,16 +88,10 @@ def substitute(core: Core, sub: Substitution) -> Core:
         table_offset=table_offset,
     )
     constant = _substitute_tables(core, new, sub, group.ravel()) + float(fixed.sum())
-    kept = ~_absorb(new)
-    return _substitute_items(
-        new._replace(
-            edges=edges[kept],
-            tables=new.tables[np.repeat(kept, np.diff(table_offset))],
-            table_offset=offsets(np.diff(table_offset)[kept]),
-            constant=core.constant + constant,
-        ),
-        sub,
-    )
+    kept, cells = ~_absorb(new), np.diff(table_offset)
+    new = new._replace(edges=edges[kept], table_offset=offsets(cells[kept]))
+    new = new._replace(tables=new.tables[np.repeat(kept, cells)], constant=core.constant + constant)
+    return _substitute_items(new, sub)
 
 
 def _substitute_items(core: Core, sub: Substitution) -> Core:
@@ -213,11 +207,9 @@ def merge_items(core: Core) -> Core:
     fresh[1:] = (key[1:] != key[:-1]).any(axis=1)
     merged_var, merged_span = key[fresh, 0], key[fresh, 1:]
     item_offset, sizes = offsets(core.domains[merged_var]), core.domains[var[order]]
-    usage = summed_at(
-        places(item_offset[np.cumsum(fresh) - 1], sizes),
-        core.item_usage[places(core.item_offset[order], sizes)],
-        item_offset[-1],
-    )
+    at = places(item_offset[np.cumsum(fresh) - 1], sizes)
+    own = core.item_usage[places(core.item_offset[order], sizes)]
+    usage = summed_at(at, own, item_offset[-1])
     least = _of_each(np.minimum, usage, item_offset)
     capacity = core.capacity - over_steps(least, merged_span, core.capacity.size)
     usage -= np.repeat(least, np.diff(item_offset))

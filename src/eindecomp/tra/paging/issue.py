@@ -13,18 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import cycle, groupby
 
+from eindecomp.tra.paging import schedule
 from eindecomp.tra.paging.place import START, Placement
-from eindecomp.tra.paging.schedule import (
-    STREAMS,
-    Action,
-    Execute,
-    Fetch,
-    Keep,
-    Prefetch,
-    Store,
-    Touch,
-    touches,
-)
+from eindecomp.tra.paging.schedule import Action
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Workload
 
 
@@ -33,12 +24,12 @@ def issue(workload: Workload, placement: Placement, staging: Staging) -> tuple[A
     memories = defaultdict[str, _Memory](_Memory)
     ended: list[int] = []
     """For each action, as the bits of a number, those that have ended when it has."""
-    latest: dict[str, int] = dict.fromkeys(STREAMS, 0)
+    latest: dict[str, int] = dict.fromkeys(schedule.STREAMS, 0)
     """The same for the last action of each stream."""
     actions: list[Action] = []
     for number, action in enumerate(_in_order(workload, placement, staging)):
         needed: set[int] = set()
-        for touch in touches(workload, action):
+        for touch in schedule.touches(workload, action):
             if touch.nbytes:
                 needed |= memories[touch.memory].touch(number, action.stream, touch)
         before = latest[action.stream]
@@ -68,14 +59,14 @@ def _in_order(workload: Workload, placement: Placement, staging: Staging) -> Ite
         if number > START:
             task, at = workload.tasks[number], placement.offsets[number]
             reads, writes = (tuple(at[t] for t in used) for used in (task.reads, task.writes))
-            yield Execute(number, reads, writes)
+            yield schedule.Execute(number, reads, writes)
         for renews, new in placement.renewals.get(number, {}).items():
             if nbytes := workload.tensors[new].nbytes:
                 offset, into = placement.offsets[number][new], placement.resident[renews]
-                yield Keep(new, offset, nbytes, renews, into)
+                yield schedule.Keep(new, offset, nbytes, renews, into)
         for made in stores.get(number, ()):
             if nbytes := workload.tensors[made].nbytes:
-                yield Store(made, placement.stores[made], nbytes)
+                yield schedule.Store(made, placement.stores[made], nbytes)
         for arrival in arrivals.get(number, ()):
             tensor = workload.tensors[arrival.tensor]
             yield from _fetches(tensor, arrival.offset, staging.block, blocks)
@@ -85,12 +76,12 @@ def _fetches(tensor: Paged, offset: int, size: int, blocks: Iterator[int]) -> It
     """A tensor's way to its window: from the host as a whole, from disk by blocks in turn."""
     if tensor.begins is not Begins.DISK:
         if tensor.nbytes:
-            yield Fetch(tensor.number, offset, 0, tensor.nbytes)
+            yield schedule.Fetch(tensor.number, offset, 0, tensor.nbytes)
         return
     for start in range(0, tensor.nbytes, size):
         nbytes, block = min(size, tensor.nbytes - start), next(blocks)
-        yield Prefetch(tensor.number, start, nbytes, block)
-        yield Fetch(tensor.number, offset, start, nbytes, block)
+        yield schedule.Prefetch(tensor.number, start, nbytes, block)
+        yield schedule.Fetch(tensor.number, offset, start, nbytes, block)
 
 
 NONE = -1
@@ -112,7 +103,7 @@ class _Memory:
     def __init__(self) -> None:
         self.starts, self.cells = [0], [_Cell()]
 
-    def touch(self, number: int, stream: str, touch: Touch) -> set[int]:
+    def touch(self, number: int, stream: str, touch: schedule.Touch) -> set[int]:
         """Let an action read or write some bytes: the actions that it must come after."""
         low, high = self._cut(touch.begin), self._cut(touch.end)
         cells = self.cells[low:high]

@@ -158,12 +158,9 @@ def _least_seconds(workload: Workload, links: Links, resident: set[int]) -> floa
         elif not tensor.made and workload.uses[tensor.number] and tensor.number not in resident:
             coming += tensor.nbytes
             on_disk += tensor.nbytes if tensor.begins is Begins.DISK else 0
-    return max(
-        sum(task.seconds for task in workload.tasks),
-        coming / links.to_gpu,
-        leaving / links.to_host,
-        on_disk / links.from_disk,
-    )
+    computing = sum(task.seconds for task in workload.tasks)
+    transfers = coming / links.to_gpu, leaving / links.to_host, on_disk / links.from_disk
+    return max(computing, *transfers)
 
 
 def _orders(schedule: Schedule) -> Iterator[list[int]]:
@@ -187,11 +184,8 @@ def _orders(schedule: Schedule) -> Iterator[list[int]]:
     if len({tensors[number].begins for number in evenly}) > 1:
         yield sorted(evenly, key=lambda number: tensors[number].begins is not Begins.DISK)
     yield first_used
-    counts = Counter(
-        action.tensor
-        for action in schedule.actions
-        if isinstance(action, Fetch) and not action.start
-    )
+    fetches = (action for action in schedule.actions if isinstance(action, Fetch))
+    counts = Counter(fetch.tensor for fetch in fetches if not fetch.start)
     if len({counts[number] for number in first_used}) > 1:
         yield sorted(evenly, key=lambda number: -counts[number])
 

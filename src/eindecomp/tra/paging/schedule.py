@@ -210,10 +210,8 @@ class Schedule:
             on = self.workload.tasks if isinstance(action, Execute) else self.workload.tensors
             number = action.task if isinstance(action, Execute) else action.tensor
             touched = touches(self.workload, action)
-            reads, writes = (
-                " ".join(str(touch) for touch in touched if touch.writes == writes)
-                for writes in (False, True)
-            )
+            reads = " ".join(str(touch) for touch in touched if not touch.writes)
+            writes = " ".join(str(touch) for touch in touched if touch.writes)
             nbytes = "" if isinstance(action, Execute) else f"{action.nbytes:,}"
             waits = " ".join(map(str, action.waits))
             kind = type(action).__name__.lower()
@@ -224,10 +222,8 @@ class Schedule:
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Rows of a table as lines, in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = (zip(row, widths, strict=True) for row in rows)
+    return ["  ".join(cell.ljust(width) for cell, width in line).rstrip() for line in lines]
 
 
 class ActionSpan(NamedTuple):

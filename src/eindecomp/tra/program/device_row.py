@@ -108,11 +108,9 @@ def sent(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
         peers = group_along(mesh, held.split, device) if volume(own) else ()
         return tuple(Transfer(peer, own) for peer in peers if peer != device)
     if held.split or wanted.split or not (is_plain(held.cut) and is_plain(wanted.cut)):
+        lists = ((peer, received(mesh, held, wanted, peer)) for peer in range(mesh.devices))
         return tuple(
-            Transfer(peer, transfer.box)
-            for peer in range(mesh.devices)
-            for transfer in received(mesh, held, wanted, peer)
-            if transfer.peer == device
+            Transfer(p, each.box) for p, own in lists for each in own if each.peer == device
         )
     return tuple(_sent_to_readers(mesh, held.cut, wanted.cut, device))
 

@@ -108,10 +108,8 @@ def _has_parts(graph: Graph, name: str, decision: Decision) -> bool:
 def _part(vertex: Vertex, decisions: Mapping[str, Decision], parts: Mapping[str, str]) -> Vertex:
     """The vertex that computes the parts of another."""
     reads = [read_in_parts(decisions, vertex, k) for k in range(len(vertex.inputs))]
-    inputs = tuple(
-        parts[name] if read is not None and read.is_pending else name
-        for name, read in zip(vertex.inputs, reads, strict=True)
-    )
+    pairs = zip(vertex.inputs, reads, strict=True)
+    inputs = tuple(parts[name] if read and read.is_pending else name for name, read in pairs)
     op: Op = vertex.op
     if isinstance(op, EinSum):
         own = frozenset(k for k, read in enumerate(reads) if read is not None)

@@ -184,23 +184,18 @@ def _permuted(mesh: Mesh, cut: Cut, free: Sequence[int]) -> Iterator[Cut]:
                     yield _with(cut, dim, axes)
     for one, other in combinations(axes_in(mesh, used_axes(cut)), 2):
         if mesh.sizes[one] == mesh.sizes[other]:
-            swap = {one: other, other: one}
-            yield tuple(
-                span._replace(axes=tuple(swap.get(a, a) for a in span.axes)) for span in cut
-            )
+            to = {one: other, other: one}
+            yield tuple(span._replace(axes=tuple(to.get(a, a) for a in span.axes)) for span in cut)
 
 
 def _same_tiles(mesh: Mesh, one: Cut, other: Cut) -> bool:
     """Whether two cuts have the same tiles, on whichever devices."""
-    pairs = zip(one, other, strict=True)
-    return all(
-        [mesh.sizes[a] for a in own.axes] == [mesh.sizes[a] for a in theirs.axes]
-        or (
-            (parts := pieces_by(mesh, own.axes)) == pieces_by(mesh, theirs.axes)
-            and own.units % parts == 0
-        )
-        for own, theirs in pairs
-    )
+    for own, theirs in zip(one, other, strict=True):
+        parts, sizes = pieces_by(mesh, own.axes), [mesh.sizes[axis] for axis in own.axes]
+        is_equal = parts == pieces_by(mesh, theirs.axes) and own.units % parts == 0
+        if not is_equal and sizes != [mesh.sizes[axis] for axis in theirs.axes]:
+            return False
+    return True
 
 
 def crossed(one: Cut, other: Cut) -> Axes:

@@ -74,12 +74,10 @@ class Reduce:
     def exchange(self, device: int) -> Exchange:
         """What a device receives and sends."""
         others = [d for d in group_along(self.mesh, self.reduces, device) if d != device]
-        return exchange(
-            tuple(
-                Transfer(d, part) for d in others for part in self.blocks[device] if volume(part)
-            ),
-            tuple(Transfer(d, part) for d in others for part in self.blocks[d] if volume(part)),
-        )
+        blocks = self.blocks
+        receives = (Transfer(d, part) for d in others for part in blocks[device] if volume(part))
+        sends = (Transfer(d, part) for d in others for part in blocks[d] if volume(part))
+        return exchange(tuple(receives), tuple(sends))
 
     def boxes(self, device: int) -> tuple[Box, ...]:
         """The blocks that a device has after it."""

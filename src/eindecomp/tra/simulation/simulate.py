@@ -128,10 +128,8 @@ class SimulatedRun:
     @cached_property
     def critical_path(self) -> tuple[PathStep, ...]:
         """The steps that decide how long it takes, first to last; they add up to `seconds`."""
-        return tuple(
-            PathStep(*self._named(step), device, seconds)
-            for step, device, seconds in critical_path(self.records)
-        )
+        path = critical_path(self.records)
+        return tuple(PathStep(*self._named(step), device, time) for step, device, time in path)
 
     def tasks(self, device: int) -> Iterator[SimulatedTask]:
         """What a device does, as a trace shows it.
@@ -256,15 +254,8 @@ def _run_by(clocks: Clocks, program: Program, levels: Sequence[Level]) -> Simula
         LevelUse(str(level), received[k].ravel(), sent[k].ravel(), float(busy[:, k].max()))
         for k, level in enumerate(levels)
     )
-    return SimulatedRun(
-        seconds,
-        computing.ravel(),
-        clocks.waited.ravel(),
-        (seconds - clocks.queue).ravel(),
-        uses,
-        program,
-        clocks.records,
-    )
+    times = computing.ravel(), clocks.waited.ravel(), (seconds - clocks.queue).ravel()
+    return SimulatedRun(seconds, *times, uses, program, clocks.records)
 
 
 class Clocks:

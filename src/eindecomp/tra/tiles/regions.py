@@ -78,10 +78,8 @@ def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:
     """Regions in words: what each reads and writes, and its operations."""
     lines: list[str] = []
     for region in regions:
-        reads, writes = (
-            ", ".join(str(tiled.tiles[tile]) for tile in tiles)
-            for tiles in (region.reads, region.writes)
-        )
+        reads = ", ".join(str(tiled.tiles[tile]) for tile in region.reads)
+        writes = ", ".join(str(tiled.tiles[tile]) for tile in region.writes)
         lines.append(f"region {region.number} in memory {region.memory}: {reads} -> {writes}")
         lines += [f"  {tiled.show(op)}" for op in region.ops]
     return "\n".join(lines)

@@ -16,6 +16,12 @@ from eindecomp.kernels.scalar_lines import NamedValue, ScalarLines
 from eindecomp.lang.dtypes import widen
 from eindecomp.lang.scalar import Call, Const, Expr
 
+State = list[NamedValue]
+Index = dict[int, str]
+"""Where each loop stands, in source."""
+Args = Callable[[int], NamedValue]
+"""Gives the value of an input."""
+
 
 def source_of(nest: Nest) -> str:
     """Write the function `kernel` of a nest."""
@@ -80,7 +86,7 @@ class _NestWriter:
             self._put(f"s{k} = load_{of.name}(c{k}, 0)")
         self._put(f"scratch = load_int64(m, {end})")
 
-    def _outer_index(self) -> dict[int, str]:
+    def _outer_index(self) -> Index:
         return {loop: f"i{loop}" for loop in self.nest.outer}
 
     # Values
@@ -91,12 +97,12 @@ class _NestWriter:
             return access.type.name, f"{pointer}, {index}"
         return f"bytes_{access.type.name}", f"{pointer}, {index} * {pointer}_step"
 
-    def _computing(self, args: Callable[[int], NamedValue]) -> ScalarLines:
+    def _computing(self, args: Args) -> ScalarLines:
         scalars = {f"s{k}": NamedValue(f"s{k}", t, True) for k, t in enumerate(self.nest.scalars)}
         self.made += 1
         return ScalarLines(LOOPS, f"t{self.made}_", args, scalars)
 
-    def _open(self, prefix: str, name: str, access: NestAccess, index: dict[int, str]) -> str:
+    def _open(self, prefix: str, name: str, access: NestAccess, index: Index) -> str:
         """Name the address of one array where the loops stand, and its step along the vector."""
         pointer = f"{prefix}{name}"
         steps = [f"{index[k]} * {name}_{k}" for k in access.loops if k in index]
@@ -106,9 +112,7 @@ class _NestWriter:
             self._put(f"{pointer}_step = {step}")
         return pointer
 
-    def _loader(
-        self, prefix: str, index: dict[int, str], inside: list[str], at: str = "j"
-    ) -> Callable[[int], NamedValue]:
+    def _loader(self, prefix: str, index: Index, inside: list[str], at: str = "j") -> Args:
         """Read inputs: those without the vector loop ahead of it, the others in the list given."""
         known: dict[int, NamedValue] = {}
 
@@ -148,12 +152,7 @@ class _NestWriter:
             self._put(*reads, *lines.lines, *stores)
 
     def _stores(
-        self,
-        lines: ScalarLines,
-        state: list[NamedValue],
-        index: dict[int, str],
-        prefix: str,
-        at: str,
+        self, lines: ScalarLines, state: State, index: Index, prefix: str, at: str
     ) -> list[str]:
         """Finish a state if the program does, and return the lines that store it."""
         if self.program.finish is not None:
@@ -187,7 +186,7 @@ class _NestWriter:
                 tile(1)
                 self._put("r += 1")
 
-    def _at_row(self, k: int) -> dict[int, str]:
+    def _at_row(self, k: int) -> Index:
         index = self._outer_index()
         if self.nest.row is not None:
             index[self.nest.row] = f"(r + {k})" if k else "r"
@@ -244,13 +243,7 @@ class _NestWriter:
             self._finish_row(row, rows, self._at_row(row), "1")
 
     def _pass(
-        self,
-        rows: int,
-        unroll: int,
-        place: dict[int, str],
-        inner: int,
-        step: int,
-        count: str = "lanes",
+        self, rows: int, unroll: int, place: Index, inner: int, step: int, count: str = "lanes"
     ) -> None:
         """Combine the values of `unroll` steps of the innermost loop with the states."""
         body: list[str] = []
@@ -273,9 +266,7 @@ class _NestWriter:
         with self._under(f"for j in range({count}):"):
             self._put(*body)
 
-    def _combined(
-        self, state: list[NamedValue], args: Callable[[int], NamedValue], body: list[str]
-    ) -> list[NamedValue]:
+    def _combined(self, state: State, args: Args, body: list[str]) -> State:
         program = self.program
         lines = self._computing(args)
         lines.lines = body
@@ -286,15 +277,11 @@ class _NestWriter:
                 name = f"{lines.prefix}{len(body)}"
                 body.append(f"{name} = muladd({a.name}, {b.name}, {state[0].name})")
                 return [NamedValue(name, program.state[0])]
-        joined = [
-            lines.cast(lines.value(expr), of)
-            for expr, of in zip(program.join, program.state, strict=True)
-        ]
+        typed = zip(program.join, program.state, strict=True)
+        joined = [lines.cast(lines.value(expr), of) for expr, of in typed]
         return self._combine(state, joined, body)
 
-    def _combine(
-        self, left: list[NamedValue], right: list[NamedValue], body: list[str]
-    ) -> list[NamedValue]:
+    def _combine(self, left: State, right: State, body: list[str]) -> State:
         both = [*left, *right]
         lines = self._computing(lambda k: both[k])
         lines.lines = body
@@ -308,7 +295,7 @@ class _NestWriter:
             with self._under("for j in range(half):"):
                 for row in range(rows):
                     body: list[str] = []
-                    sides: list[list[NamedValue]] = []
+                    sides: list[State] = []
                     for side, at in (("l", "j"), ("h", "j + half")):
                         sides.append([])
                         for k, of in enumerate(self.program.state):
@@ -328,7 +315,7 @@ class _NestWriter:
                         self._put(f"store_{of.name}({left}, reload_{of.name}({right}))")
             self._put("lanes = half + lanes % 2")
 
-    def _finish_row(self, row: int, rows: int, index: dict[int, str], count: str) -> None:
+    def _finish_row(self, row: int, rows: int, index: Index, count: str) -> None:
         """Finish the states of so many lanes of one row and store them."""
         state = [NamedValue(f"e{k}", of) for k, of in enumerate(self.program.state)]
         lines = self._computing(lambda k: state[k])

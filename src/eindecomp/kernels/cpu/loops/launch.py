@@ -22,6 +22,7 @@ from eindecomp.kernels.tile_arrays import address, contiguous, sizes_of, strides
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import Labels
 
+Arrays = Sequence[Array]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 SMALL = 2**17
@@ -51,9 +52,7 @@ class Pack:
 class _Packed:
     """Inputs and outputs with copies in place of those that are packed."""
 
-    def __init__(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], packs: Sequence[Pack]
-    ) -> None:
+    def __init__(self, inputs: Arrays, outputs: Arrays, packs: Sequence[Pack]) -> None:
         arrays = [*inputs, *outputs]
         self._results: list[tuple[Array, Array]] = []
         for pack in packs:
@@ -74,9 +73,7 @@ class _Packed:
 class Launch(Protocol):
     """A way to compute arrays of one layout."""
 
-    def launch(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array], /
-    ) -> None:
+    def launch(self, inputs: Arrays, outputs: Arrays, scalars: Arrays, /) -> None:
         """Compute the outputs."""
 
 
@@ -126,9 +123,7 @@ class LoopsCall:
     scalars: int = 0
     """How many run-time scalars it takes: all there are, or none."""
 
-    def launch(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array]
-    ) -> None:
+    def launch(self, inputs: Arrays, outputs: Arrays, scalars: Arrays) -> None:
         """Compute the outputs of arrays of this layout."""
         own = _SPACE.first
         if self.packs:
@@ -141,13 +136,7 @@ class LoopsCall:
             self.function(own.address)
         check_refusals()
 
-    def fill(
-        self,
-        arguments: _Arguments,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-        scalars: Sequence[Array],
-    ) -> None:
+    def fill(self, arguments: _Arguments, inputs: Arrays, outputs: Arrays, scalars: Arrays) -> None:
         """Write down the arguments of a call on arrays that are packed already."""
         integers = arguments.integers
         integers[: len(self.integers)] = self.integers
@@ -158,9 +147,7 @@ class LoopsCall:
             integers[len(self.integers) - 1] = arguments.scratch_for(self.scratch)
 
 
-def launch_together(
-    calls: Sequence[tuple[Launch, Sequence[Array], Sequence[Array]]], scalars: Sequence[Array]
-) -> None:
+def launch_together(calls: Sequence[tuple[Launch, Arrays, Arrays]], scalars: Arrays) -> None:
     """Carry out independent calls, each with its inputs and outputs."""
     jobs: list[Job] = []
     copies: list[_Packed] = []
@@ -189,9 +176,7 @@ class Loops:
     overlaps: bool = False
     _calls: dict[Any, LoopsCall | None] = field(default_factory=dict[Any, Any], init=False)
 
-    def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Array] = ()
-    ) -> None:
+    def run(self, inputs: Arrays, outputs: Arrays, scalars: Arrays = ()) -> None:
         """Compute the outputs; they overlap no input unless `overlaps` is set."""
         key = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         call = self._calls.get(key, ...)  # None where there is nothing to compute
@@ -202,9 +187,7 @@ class Loops:
         if call is not None:
             call.launch(inputs, outputs, scalars)
 
-    def prepare(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], more: dict[str, int]
-    ) -> LoopsCall | None:
+    def prepare(self, inputs: Arrays, outputs: Arrays, more: dict[str, int]) -> LoopsCall | None:
         """Choose the nest for a layout; None where there is nothing to compute.
 
         `more` has the sizes of labels that none of these arrays has.
@@ -241,7 +224,7 @@ class Loops:
         return LoopsCall(function, filled, addresses, scratch, tuple(packs), scalars)
 
     def _nest(
-        self, layout: Strides, vector: str, inputs: Sequence[Array], outputs: Sequence[Array]
+        self, layout: Strides, vector: str, inputs: Arrays, outputs: Arrays
     ) -> tuple[Nest, list[str]]:
         """The nest over a layout with a chosen vector loop, and its loops by number."""
         results = [k for k in layout.results if k != vector]
@@ -258,17 +241,12 @@ class Loops:
         loops = [*outer, *([row] if row else []), *([vector] if in_result else []), *aggregated]
         numbers = {label: k for k, label in enumerate(loops)}
 
-        def accesses(
-            strides: list[dict[str, int]], arrays: Sequence[Array]
-        ) -> tuple[NestAccess, ...]:
-            return tuple(
-                NestAccess(
-                    array.dtype,
-                    tuple(sorted(numbers[k] for k in own)),
-                    unit=vector not in own or own[vector] == array.itemsize,
-                )
-                for own, array in zip(strides, arrays, strict=True)
-            )
+        def accesses(strides: list[dict[str, int]], arrays: Arrays) -> tuple[NestAccess, ...]:
+            made: list[NestAccess] = []
+            for own, array in zip(strides, arrays, strict=True):
+                unit = vector not in own or own[vector] == array.itemsize
+                made.append(NestAccess(array.dtype, tuple(sorted(numbers[k] for k in own)), unit))
+            return tuple(made)
 
         nest = Nest(
             self.program,
@@ -331,11 +309,8 @@ def _blocking(
     terms = len(calls_of((*program.join, *(program.combine or ()))))
     terms *= 4 if any(t.kind == "c" for t in program.state) else 1
     unroll = 4 if terms <= 12 else 2 if terms <= 24 else 1
-    shared = [
-        row
-        for row in results
-        if layout.sizes[row] >= 4 and any(row not in own and vector in own for own in layout.inputs)
-    ]
+    long = [row for row in results if layout.sizes[row] >= 4]
+    shared = [row for row in long if any(row not in own and vector in own for own in layout.inputs)]
     if vector in aggregated or not shared or terms > 12:
         return None, 1, unroll
     row = max(shared, key=lambda k: layout.sizes[k])

@@ -16,6 +16,8 @@ from eindecomp.kernels.point_program import PointProgram
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import Labels
 
+ByLoop = dict[str, int]
+"""A size, or a stride, of each loop."""
 BLOCK = 4096
 """Bytes of one row of the scratch block where the vector loop is over the result: the cost of
 entering that loop is spread over many elements, and eight such rows stay in the first cache."""
@@ -95,37 +97,30 @@ class Strides:
     `results` are the loops of the result, `aggregated` the others, outermost first.
     """
 
-    sizes: dict[str, int]
-    inputs: list[dict[str, int]]
-    outputs: list[dict[str, int]]
+    sizes: ByLoop
+    inputs: list[ByLoop]
+    outputs: list[ByLoop]
     results: list[str]
     aggregated: list[str]
 
     @property
-    def arrays(self) -> list[dict[str, int]]:
+    def arrays(self) -> list[ByLoop]:
         """All arrays: inputs, then outputs."""
         return [*self.inputs, *self.outputs]
 
 
-def lay_out(
-    sizes: dict[str, int],
-    inputs: list[dict[str, int]],
-    outputs: list[dict[str, int]],
-    output: Labels,
-) -> Strides:
+def lay_out(sizes: ByLoop, inputs: list[ByLoop], outputs: list[ByLoop], output: Labels) -> Strides:
     """Order and merge loops: those of the result as it lies in memory, the others as inputs do."""
     loops = {label: size for label, size in sizes.items() if size != 1}
-    inputs, outputs = (
-        [{label: s for label, s in own.items() if label in loops} for own in part]
-        for part in (inputs, outputs)
-    )
-    reach = {
-        label: max([abs(own[label]) for own in [*outputs, *inputs] if label in own], default=0)
-        for label in sizes
-    }
+    inputs = [{label: s for label, s in own.items() if label in loops} for own in inputs]
+    outputs = [{label: s for label, s in own.items() if label in loops} for own in outputs]
+
+    def reach(label: str) -> int:
+        return max((abs(own[label]) for own in (*outputs, *inputs) if label in own), default=0)
+
     results = [label for label in output if label in loops]
     results.sort(key=lambda label: -abs(outputs[0][label]) if outputs else 0)
-    aggregated = sorted((k for k in loops if k not in output), key=lambda k: -reach[k])
+    aggregated = sorted((k for k in loops if k not in output), key=lambda k: -reach(k))
     layout = Strides(loops, inputs, outputs, results, aggregated)
     for group in (layout.results, layout.aggregated):
         while _merge(layout, group):

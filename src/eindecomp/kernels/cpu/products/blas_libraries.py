@@ -121,10 +121,8 @@ def _scipy() -> BlasLibrary:
 
 
 def _library(name: str, find: Callable[[str], int], largest: int, threads: Threads) -> BlasLibrary:
-    matrices, vectors = (
-        {dtype: find(letter + kind) for dtype, letter in _LETTERS.items()}
-        for kind in ("gemm", "gemv")
-    )
+    matrices = {dtype: find(f"{letter}gemm") for dtype, letter in _LETTERS.items()}
+    vectors = {dtype: find(f"{letter}gemv") for dtype, letter in _LETTERS.items()}
     return BlasLibrary(name, matrices, vectors, largest, *threads)
 
 

@@ -6,7 +6,7 @@ It is measured once and kept on disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
@@ -20,7 +20,7 @@ from eindecomp.kernels.measured import Verdicts, fastest_of
 from eindecomp.kernels.sums_of_products import cheapest_trees
 from eindecomp.kernels.tile_arrays import strides_of
 from eindecomp.lang.dtypes import Array, DType
-from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.einsum import EinSum, Sizes
 
 Prepare = Callable[[Sequence[Array], Sequence[Array], dict[str, int]], LoopsCall | None]
 
@@ -55,7 +55,7 @@ class FusedContraction:
         return op.is_contraction and len(op.inputs) > 2 and len(types) == 1 and types <= _TYPES
 
     def prepare(
-        self, operands: Sequence[Array], out: Array, sizes: Mapping[str, int], loops: Prepare
+        self, operands: Sequence[Array], out: Array, sizes: Sizes, loops: Prepare
     ) -> NestCall | None:
         """The fastest nest for arrays of a layout; None if `loops`, which compile that, are faster.
 
@@ -71,7 +71,7 @@ class FusedContraction:
         return NestCall(self._op, nest, own, out.dtype, self._kernel_of)
 
     def _measure(
-        self, operands: Sequence[Array], out: Array, given_sizes: Mapping[str, int], loops: Prepare
+        self, operands: Sequence[Array], out: Array, given_sizes: Sizes, loops: Prepare
     ) -> str:
         """The text of the fastest nest for the first of a class, or that loops are faster."""
         # Large contractions are measured on smaller sizes: the longest labels are shortened first.
@@ -95,7 +95,7 @@ class FusedContraction:
             return fastest_of(ways)
 
 
-def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Mapping[str, int]) -> str:
+def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Sizes) -> str:
     """The class: labels and types, sizes that are about the same, and the order in memory."""
     layouts: list[object] = []
     for own, array in zip((*op.inputs, op.output), (*operands, out), strict=True):

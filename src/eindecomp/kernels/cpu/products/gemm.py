@@ -122,11 +122,8 @@ def _candidates(
 ) -> Iterator[Matrices]:
     """The ways to cut loops into batch and matrices."""
     batch, rows, columns, summed = classes
-    for (m_loop, m), (n_loop, n), (_, k) in product(
-        _cuts_of(layout, rows, looped=True),
-        _cuts_of(layout, columns, looped=True),
-        _cuts_of(layout, summed, looped=False),
-    ):
+    ways = (_cuts_of(layout, part, looped=part is not summed) for part in (rows, columns, summed))
+    for (m_loop, m), (n_loop, n), (_, k) in product(*ways):
         sides = zip(layout.arrays, ((m, k), (k, n), (m, n)), itemsizes, strict=True)
         first, second, result = (not _fits(layout, own, a, b, size) for own, (a, b), size in sides)
         yield Matrices(layout, (*batch, *m_loop, *n_loop), m, n, k, (first, second, result))

@@ -18,16 +18,16 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.kernels.cpu.loops.launch import Arrays
 from eindecomp.kernels.cpu.products.gemm import Gemm, price
 from eindecomp.kernels.library import TileKernel
 from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
 from eindecomp.kernels.tile_arrays import sizes_of
-from eindecomp.lang.dtypes import Array, DType
-from eindecomp.lang.einsum import EinSum, Labels, product
+from eindecomp.lang.dtypes import Array, DType, Types
+from eindecomp.lang.einsum import EinSum, Labels, Sizes, product
 from eindecomp.lang.monoid import SUM
 
-Sizes = Mapping[str, int]
-PairKernel = Callable[[EinSum, tuple[DType, ...], DType], TileKernel]
+PairKernel = Callable[[EinSum, Types, DType], TileKernel]
 """Gives the kernel of a product of two tensors."""
 
 BEFORE, INSIDE, AFTER = range(3)
@@ -186,18 +186,13 @@ _SCATTERED = 4  # times as long, where a loop has no vectors to read
 _NEAR = 2**20  # bytes
 
 
-def candidates(
-    op: EinSum, operands: Sequence[Array], out: Array, sizes: Sizes
-) -> list[BlockedNest]:
+def candidates(op: EinSum, operands: Arrays, out: Array, sizes: Sizes) -> list[BlockedNest]:
     """The most promising nests, the one that seems best first."""
     ranked = cheapest_trees(op.inputs, op.output, sizes, _TREES)
     trees = [tree for work, tree in ranked if work <= _MORE * ranked[0][0]]
-    nests = dict.fromkeys(
-        nest
-        for tree in trees
-        for steps in _orders(op, tree)
-        for nest in _blockings(op, steps, sizes, out.itemsize)
-    )
+    orders = (steps for tree in trees for steps in _orders(op, tree))
+    blocked = (nest for steps in orders for nest in _blockings(op, steps, sizes, out.itemsize))
+    nests = dict.fromkeys(blocked)
     taken = {nest: _bytes(op, nest, sizes, out.itemsize) for nest in nests}
     room = [nest for nest in nests if taken[nest] <= _LARGEST]
     offered = room or [min(nests, key=lambda nest: taken[nest])]
@@ -259,7 +254,7 @@ def _bytes(op: EinSum, nest: BlockedNest, sizes: Sizes, itemsize: int) -> int:
 def _seconds(
     op: EinSum,
     nest: BlockedNest,
-    operands: Sequence[Array],
+    operands: Arrays,
     out: Array,
     sizes: Sizes,
     known: dict[object, float],
