@@ -39,7 +39,7 @@ def test_whole(case: Case) -> None:
     found = kernels.backends(case.attention, case.q, [case.tile])
     assert found[-1] is Backend.MATH
     for backend in found:
-        case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend))
+        case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend)[0])
 
 
 @given(cases, st.integers(1, 9), st.booleans())
@@ -51,7 +51,7 @@ def test_tiles_of_queries(case: Case, rows: int, strided: bool) -> None:
         stop = min(start + rows, queries)
         tile = cut_queries(case, case.tile, start, stop)
         q = case.q[:, :, :, start:stop]
-        found = kernels.attend(case.attention, q, [tile], start=start)
+        found = kernels.attend(case.attention, q, [tile], start=start)[0]
         case.check(found, slice(start, stop))
 
 
@@ -105,7 +105,7 @@ def test_labels_in_any_order(name: str) -> None:
         (attention,) = find_attention(graph)
         expected = evaluate(graph, arrays)["O"]
         for backend in kernels.backends(attention, q, [PartTile(k, v)]):
-            found = kernels.attend(attention, q, [PartTile(k, v)], backend=backend)
+            found = kernels.attend(attention, q, [PartTile(k, v)], backend=backend)[0]
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -118,7 +118,11 @@ def attend_to(text: str, **arrays: Any) -> list[tuple[Any, Any, Any]]:
     with np.errstate(invalid="ignore"):
         exact = evaluate(parse(text.replace("float32", "float64")), arrays)["O"]
     return [
-        (backend, kernels.attend(attention, tensors["Q"], [tile], backend=backend).numpy(), exact)
+        (
+            backend,
+            kernels.attend(attention, tensors["Q"], [tile], backend=backend)[0].numpy(),
+            exact,
+        )
         for backend in kernels.backends(attention, tensors["Q"], [tile])
     ]
 
@@ -220,7 +224,7 @@ def test_calls_for_cuda(form: str, backend: Any, op: str, monkeypatch: pytest.Mo
     def chosen(*_: object) -> tuple[Any, ...]:
         return (backend,)
 
-    monkeypatch.setattr(kernels, "_choices", chosen)
+    monkeypatch.setattr(kernels, "choices_for", chosen)
     case = make_case(form, "bfloat16", 0, **WIDE)
     case = case.to("meta")
     traced, _ = trace(case, case.q, case.tile, backend)
@@ -282,5 +286,5 @@ def test_triangles_of_flash_attention(offset: int, sizes: dict[str, int]) -> Non
     case = make_case("causal", "float64", 0, **(sizes | {"offset": offset}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "compute", flash)
-        patch.setattr(kernels, "_choices", chosen)
-        case.check(kernels.attend(case.attention, case.q, [case.tile]))
+        patch.setattr(kernels, "choices_for", chosen)
+        case.check(kernels.attend(case.attention, case.q, [case.tile])[0])

@@ -18,7 +18,7 @@ def test_every_backend_on_cuda(form: str, offset: int, dtype: str, size: int) ->
     sizes = WIDE | {"s": 72, "t": 96, "e": size // 2, "d": size, "offset": offset}
     case = make_case(form, dtype, 0, **sizes).to("cuda")
     for backend in kernels.backends(case.attention, case.q, [case.tile]):
-        case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend))
+        case.check(kernels.attend(case.attention, case.q, [case.tile], backend=backend)[0])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
@@ -32,7 +32,7 @@ def test_decoding_on_cuda(dtype: str, latest: int, length: int, size: int) -> No
 def test_long_decoding_on_cuda(form: str, dtype: str) -> None:
     case = make_case(form, dtype, 0, **(WIDE | {"s": 1, "t": 3000})).to("cuda")
     assert Backend.DECODE in kernels.backends(case.attention, case.q, [case.tile])
-    case.check(kernels.attend(case.attention, case.q, [case.tile], backend=Backend.DECODE))
+    case.check(kernels.attend(case.attention, case.q, [case.tile], backend=Backend.DECODE)[0])
     traced, names = trace(case, case.q, case.tile, Backend.DECODE)
     given = [getattr(case.tile, name) for name in names]
     case.check(torch.compile(traced)(case.q, *given))

@@ -13,12 +13,15 @@ import torch
 
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.patterns.attention import Attention, KeyPart, find_attention
+from eindecomp.graph.patterns.attention_gradient import AttentionGradient, find_gradients
 from eindecomp.graph.patterns.terms import TensorExpr, TensorRead
 from eindecomp.kernels.torch.attention import attend
-from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels
+from eindecomp.kernels.torch.attention_gradient import differentiate
+from eindecomp.kernels.torch.attention_layout import PartTile, condition_labels, row_labels
 from eindecomp.kernels.torch.functions import torch_functions
-from eindecomp.kernels.torch.tensors import aligned
+from eindecomp.kernels.torch.tensors import aligned, torch_type
 from eindecomp.lang.compile import compile_scalar
+from eindecomp.lang.einsum import Labels
 from eindecomp.lang.scalar_types import with_casts
 from eindecomp.layout.boxes import Range
 from eindecomp.tra.tiles.ops import Block, OpKind, TileCall, TileOp, TileProgram
@@ -28,49 +31,106 @@ Ranges = dict[str, Range]
 
 
 def attend_by_calls(tiled: TileProgram) -> TileProgram:
-    """A program in which each device that has all keys of an attention attends by one call."""
-    maker = {op.into: op for op in tiled.ops}
-    calls: dict[int, TileOp] = {}
-    instead: dict[int, int] = {}
-    for one in find_attention(tiled.program.graph):
-        for op in tiled.ops:
-            if tiled.tiles[op.into].tensor != one.result:
-                continue
-            blocks = _seen(tiled, maker, op, one)
-            inner = {b.tile for b in blocks if tiled.tiles[b.tile].tensor in one.replaces}
-            kinds = {maker[tile].kind for tile in (op.into, *inner)}
-            read_by = {reader for tile in inner for reader in tiled.readers[tile]}
-            alone = len(inner) + 1 == len(one.replaces) and read_by - inner == {op.into}
-            if not alone or kinds != {OpKind.WHOLE}:
-                continue  # some of it is made elsewhere, or for others too
-            operands = _operands(tiled, one, op, blocks)
-            if operands is not None:
-                call = TileCall(operands.key, (op.into,), operands.attend, len(one.replaces))
-                reads = tuple(operands.blocks.values())
-                calls[op.into] = replace(op, kind=OpKind.CALL, reads=reads, call=call)
-                instead |= dict.fromkeys(inner, op.into)
-    return _replaced(tiled, [calls.get(op.into, op) for op in tiled.ops], instead)
+    """A program in which each device that has all keys of an attention attends by one call.
 
-
-def _seen(
-    tiled: TileProgram, maker: Mapping[int, TileOp], op: TileOp, one: Attention
-) -> list[Block]:
-    """The blocks that an operation reads, and that what it reads is made of, in its memory.
-
-    They are followed through inner vertices of an attention, and through masks.
+    Where it has all that the gradient takes, too, it computes that by another one.
     """
-    seen: dict[Block, None] = {}
-    ahead = [op]
-    while ahead:
-        for block in ahead.pop().reads:
-            if block is None or block in seen:
-                continue
-            seen[block] = None
-            tile = tiled.tiles[block.tile]
-            if tile.tensor in one.replaces or tile.types[0].kind in "biu":
-                ahead.append(maker[block.tile])
-    memory = tiled.tiles[op.into].memory
-    return [block for block in seen if tiled.tiles[block.tile].memory == memory]
+    graph, calls = tiled.program.graph, _Calls(tiled)
+    for one in find_attention(graph):
+        for op in calls.makers[one.result]:
+            calls.attend(one, op)
+    for gradient in find_gradients(graph):
+        first, _ = next(iter(gradient.results.values()))
+        for op in calls.makers[first.name]:
+            calls.differentiate(gradient, op)
+    return _replaced(tiled, [calls.ops.get(op.into, op) for op in tiled.ops], calls.instead)
+
+
+class _Calls:
+    """The calls that take the place of some operations."""
+
+    def __init__(self, tiled: TileProgram) -> None:
+        self.tiled = tiled
+        self.maker = {op.into: op for op in tiled.ops}
+        self.makers: dict[str, list[TileOp]] = {name: [] for name in tiled.program.graph}
+        for op in tiled.ops:
+            self.makers[tiled.tiles[op.into].tensor].append(op)
+        self.ops: dict[int, TileOp] = {}
+        """The calls, by the tiles that they make."""
+        self.instead: dict[int, int] = {}
+        """For a tile that is not made now one that is made by the call."""
+        self.results: dict[int, _Operands] = {}
+        """The operands of calls for results, by the result's tile."""
+
+    def attend(self, one: Attention, op: TileOp) -> None:
+        """Call for a result, if this device has all that it takes."""
+        seen, inner = self._seen([op], one.replaces)
+        operands = _operands(self.tiled, one, self._ranges(op, one.output), seen)
+        if operands is not None:
+            self.results[op.into] = operands
+            self._call([op], operands, inner)
+
+    def differentiate(self, gradient: AttentionGradient, first: TileOp) -> None:
+        """Call for a gradient, if this device has all that it takes."""
+        one, total, tiles = gradient.attention, gradient.total, self.tiled.tiles
+        ranges, ops, memory = dict[str, Range](), list[TileOp](), tiles[first.into].memory
+        for read, _ in gradient.results.values():
+            for op in self.makers[read.name] if ops else [first]:
+                own = self._ranges(op, read)
+                if tiles[op.into].memory == memory and (ranges | own) == (own | ranges):
+                    ranges |= own
+                    ops.append(op)
+        seen, inner = self._seen(ops, gradient.replaces)
+        reads = (one.output, gradient.adjoint, total)
+        operands = _operands(self.tiled, one, ranges, seen, reads)
+        whole = {label: (0, one.sizes[label]) for label in (*one.inner, *one.values)}
+        if operands is None or ranges | whole != ranges:
+            return
+        sums = self.maker[operands.blocks[total].tile]
+        for tile, made in self.results.items():
+            rows = (
+                self._ranges(sums, total).items()
+                <= self._ranges(self.maker[tile], one.output).items()
+            )
+            if made.attention == one and tiles[tile].memory == memory and rows:
+                # In the place of the sums, of which nothing else is made, lies their logarithm.
+                self._call([self.maker[tile], sums], replace(made, total=total.labels), [])
+                self._call(ops, replace(operands, gradient=gradient), inner - {sums.into})
+
+    def _ranges(self, op: TileOp, read: TensorRead) -> Ranges:
+        return dict(zip(read.labels, self.tiled.tiles[op.into].box, strict=True))
+
+    def _call(self, ops: Sequence[TileOp], operands: _Operands, inner: Iterable[int]) -> None:
+        """Make the tiles of some operations by one call."""
+        makes, reads = tuple(op.into for op in ops), tuple(operands.blocks.values())
+        call = TileCall(operands.key, makes, operands.compute, len(operands.attention.replaces))
+        self.ops |= {op.into: replace(op, kind=OpKind.CALL, reads=reads, call=call) for op in ops}
+        self.instead |= dict.fromkeys(inner, makes[0])
+
+    def _seen(self, ops: Sequence[TileOp], inside: Sequence[str]) -> tuple[list[Block], set[int]]:
+        """The blocks that operations read, and that what they read is made of, in their memory.
+
+        They are followed through some vertices, whose tiles come second, and through masks. There
+        are none if some of these tiles are made elsewhere, or for others, too.
+        """
+        tiles, ends = self.tiled.tiles, {op.into for op in ops}
+        seen: dict[Block, None] = {}
+        ahead = [*ops]
+        while ahead:
+            for block in ahead.pop().reads:
+                if block is None or block in seen:
+                    continue
+                seen[block] = None
+                tile = tiles[block.tile]
+                if tile.tensor in inside or tile.types[0].kind in "biu":
+                    ahead.append(self.maker[block.tile])
+        memory = tiles[ops[0].into].memory
+        blocks = [block for block in seen if tiles[block.tile].memory == memory]
+        inner = {b.tile for b in blocks if tiles[b.tile].tensor in inside} - ends
+        kinds = {self.maker[tile].kind for tile in inner | ends}
+        read_by = {reader for tile in inner for reader in self.tiled.readers[tile]}
+        alone = len(inner | ends) == len(inside) and read_by <= inner | ends
+        return (blocks, inner) if alone and kinds == {OpKind.WHOLE} else ([], set())
 
 
 def _find(
@@ -88,11 +148,14 @@ def _find(
 
 
 def _operands(
-    tiled: TileProgram, one: Attention, op: TileOp, seen: Sequence[Block]
+    tiled: TileProgram,
+    one: Attention,
+    known: Ranges,
+    seen: Sequence[Block],
+    more: Sequence[TensorRead] = (),
 ) -> _Operands | None:
-    """All that an attention reads for a tile of its result; None if a block was not seen."""
-    ranges = {label: (0, size) for label, size in one.sizes.items()}
-    ranges |= dict(zip(one.output.labels, tiled.tiles[op.into].box, strict=True))
+    """All that an attention reads for some ranges, and more; None if a block was not seen."""
+    ranges = {label: (0, size) for label, size in one.sizes.items()} | known
     blocks: dict[TensorRead, Block] = {}
 
     def has(reads: Iterable[TensorRead]) -> bool:
@@ -110,7 +173,7 @@ def _operands(
     )
     values = [part.bias for part in one.parts]
     values += [m.value for key, m in masks.items() if not m.is_causal and key not in lengths]
-    own = [one.q, *(read for part in one.parts for read in (part.k, part.v))]
+    own = [one.q, *(read for part in one.parts for read in (part.k, part.v)), *more]
     if not has([*own, *(read for value in values if value is not None for read in value.reads)]):
         return None
     causal = (mask.query for mask in masks.values() if mask.query is not None)
@@ -129,12 +192,31 @@ class _Operands:
     """The index of the first query, where a mask depends on it."""
     lengths: frozenset[str]
     """The labels of keys whose mask is told by a length that can be read here."""
+    total: Labels | None = None
+    """The labels of the log-sum-exp, if it is called for beside the result."""
+    gradient: AttentionGradient | None = None
+    """What is called for in place of the result."""
 
-    def attend(self, given: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
-        """The result, from the blocks of the operands in their order."""
+    def compute(self, given: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
+        """What is called for, from the blocks of the operands in their order."""
         one, tensors = self.attention, dict(zip(self.blocks, given, strict=True))
         tiles = [self._tile(part, tensors, scalars) for part in one.parts]
-        return [attend(one, tensors[one.q], tiles, start=self.start)]
+        if self.gradient is None:
+            out, lse = attend(one, tensors[one.q], tiles, start=self.start)
+            return [out] if self.total is None else [out, aligned(lse, row_labels(one), self.total)]
+        rows, adjoint = self.gradient.total, self.gradient.adjoint
+        lse = aligned(tensors[rows], rows.labels, row_labels(one))
+        adjoint = aligned(tensors[adjoint], adjoint.labels, one.output.labels)
+        result = tensors[one.output], lse
+        made = differentiate(one, tensors[one.q], tiles[0], result, adjoint, self.start)
+        labels = one.q.labels, one.parts[0].k.labels, one.parts[0].v.labels
+        found: list[Tensor] = []
+        for of, (read, factor) in self.gradient.results.items():
+            factor = factor if of == 2 else factor / one.parts[0].scale
+            own = aligned(made[of], labels[of], read.labels)
+            own = own if factor == 1 else own * factor
+            found.append(own.to(torch_type(self.graph[read.name].dtype)))
+        return found
 
     @property
     def key(self) -> Hashable:
@@ -143,7 +225,15 @@ class _Operands:
         reads = tuple((each.labels, self.graph[each.name].dtype) for each in self.blocks)
         roles = one.batch, one.groups, one.queries, one.inner, one.values
         parts = tuple(self._part_key(part) for part in one.parts)
-        return reads, roles, one.output.labels, one.dtype, self.start, parts
+        asked: Hashable = self.total
+        if self.gradient is not None:
+            results = [
+                (of, read.labels, factor, self.graph[read.name].dtype)
+                for of, (read, factor) in self.gradient.results.items()
+            ]
+            operands = one.output, self.gradient.adjoint, self.gradient.total
+            asked = *results, *map([*self.blocks].index, operands)
+        return reads, roles, one.output.labels, one.dtype, self.start, parts, asked
 
     def _part_key(self, part: KeyPart) -> Hashable:
         order = {read: k for k, read in enumerate(self.blocks)}
@@ -212,4 +302,21 @@ def _replaced(tiled: TileProgram, ops: Sequence[TileOp], instead: Mapping[int, i
         else replace(share, tile=instead.get(share.tile, share.tile))
         for share in tiled.shares
     )
-    return replace(tiled, ops=tuple(left[::-1]), shares=shares)
+    return replace(tiled, ops=_in_order(left[::-1]), shares=shares)
+
+
+def _in_order(ops: Sequence[TileOp]) -> tuple[TileOp, ...]:
+    """Operations, each after what it reads; those that are one call follow each other."""
+    maker = {op.into: op for op in ops}
+    done: dict[int, TileOp] = {}
+
+    def add(op: TileOp) -> None:
+        if op.into not in done:
+            for tile in op.sources:
+                add(maker[tile])
+            makes = (op.into,) if op.call is None else op.call.makes
+            done.update((tile, maker[tile]) for tile in makes if tile in maker)
+
+    for op in ops:
+        add(op)
+    return tuple(done.values())

@@ -8,11 +8,11 @@ what it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, factors_of, softmax_parts
+from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, Weights, product_of, softmax_parts
 from eindecomp.graph.patterns.terms import Mask, TensorExpr, TensorRead, Terms, tell_mask
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import DType, Kind, kind
@@ -82,11 +82,10 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
     """
     users = graph.users()
     outputs = {vertex.name for vertex in graph.outputs}
-    places = {name: place for place, name in enumerate(graph)}
     taken: set[str] = set()
     every: list[Attention] = []
     for vertex in reversed(tuple(graph.vertices.values())):
-        attention = None if vertex.name in taken else _match(graph, vertex, places)
+        attention = None if vertex.name in taken else _match(graph, vertex)
         if attention is None:
             continue
         inside = {*attention.replaces}
@@ -97,20 +96,21 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
     return tuple(reversed(every))
 
 
-def _match(graph: Graph, vertex: Vertex, places: Mapping[str, int]) -> Attention | None:
+def _match(graph: Graph, vertex: Vertex) -> Attention | None:
     terms = Terms(graph)
     parts = softmax_parts(terms, vertex)
     if parts is None:
         return None
-    products = [_multiplied(terms, part.weights.scores) for part in parts]
+    products = [scores_product(terms, part.weights.scores) for part in parts]
     known = [product for product in products if product is not None]
     if len(known) < len(parts):
         return None
-    return _Roles(terms, vertex, parts, known, _inner(graph, vertex, parts, places)).attention()
+    inner = between(graph, {part.weights.scores.name for part in parts}, {vertex.name})
+    return _Roles(terms, vertex, parts, known, inner).attention()
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class ScoresProduct:
     """The product of queries and keys."""
 
     q: TensorRead
@@ -122,43 +122,45 @@ class _Product:
     scale: float
 
 
-def _multiplied(terms: Terms, scores: TensorRead) -> _Product | None:
+def scores_product(terms: Terms, scores: TensorRead) -> ScoresProduct | None:
     """What scores are a product of."""
     op = terms.graph[scores.name].op
     own = tuple(f"{KEY}{label}" for label in op.aggregated) if isinstance(op, EinSum) else ()
-    above, below = factors_of(terms.enter(scores, own))
-    numbers = [terms.number(expr) for expr in (*above, *below)]
-    scale = 1.0
-    for place, number in enumerate(numbers):
-        if number:
-            scale = scale * number if place < len(above) else scale / number
-    plain = [expr for expr, number in zip(above, numbers, strict=False) if not number]
-    reads = [read for read in map(terms.read, plain) if read is not None]
-    if len(plain) != 2 or len(reads) != 2 or not all(numbers[len(above) :]):
+    found = product_of(terms, terms.enter(scores, own))
+    if found is None:
         return None
+    reads, scale = found
     q, k = reads if KEY in reads[1].labels else reversed(reads)
     if KEY not in k.labels or KEY in q.labels or not {*own} <= {*q.labels} & {*k.labels}:
         return None
     summed = [label for label in q.labels if label in own]
     names = {label: f"{KEY}{n}" for n, label in enumerate(summed)}
     stems = tuple(label.removeprefix(KEY) for label in summed)
-    return _Product(q.renamed(names), k.renamed(names), tuple(names.values()), stems, scale)
+    return ScoresProduct(q.renamed(names), k.renamed(names), tuple(names.values()), stems, scale)
 
 
-def _inner(
-    graph: Graph, vertex: Vertex, parts: Sequence[SoftmaxPart], places: Mapping[str, int]
-) -> tuple[str, ...]:
-    """The vertices between scores and a result, both among them, in the graph's order."""
-    made = {part.weights.scores.name for part in parts}
-    names = [*graph][min(places[name] for name in made) : places[vertex.name] + 1]
+def between(graph: Graph, starts: Set[str], ends: Set[str]) -> tuple[str, ...]:
+    """The vertices from some to others that are made of them, in the graph's order."""
+    names = [*graph]
+    places = sorted(map(names.index, starts | ends))
+    names = names[places[0] : places[-1] + 1]
+    made, needed = {*starts}, {*ends}
     for name in names:
         if not made.isdisjoint(graph[name].inputs):
             made.add(name)
-    needed = {vertex.name}
     for name in reversed(names):
         if name in needed & made:
             needed.update(graph[name].inputs)
     return tuple(name for name in names if name in needed & made)
+
+
+def conditions_of(
+    terms: Terms, weights: Weights, biases: Sequence[Expr], names: dict[str, str]
+) -> tuple[TensorExpr | None, TensorExpr | None]:
+    """The mask of weights and their bias, with labels renamed."""
+    pairs = ("and", sorted(weights.masks, key=str)), ("add", biases)
+    mask, bias = (terms.value(chain(op, each), names) if each else None for op, each in pairs)
+    return mask, bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class _Roles:
     terms: Terms
     vertex: Vertex
     parts: Sequence[SoftmaxPart]
-    products: Sequence[_Product]
+    products: Sequence[ScoresProduct]
     inner: Sequence[str]
     """The vertices between scores and the result."""
 
@@ -259,17 +261,16 @@ class _Roles:
         ]
         return [*part.weights.biases, *alone]
 
-    def _part(self, part: SoftmaxPart, product: _Product, names: dict[str, str]) -> KeyPart:
-        weights, biases = part.weights, self._biases(part)
-        masks = sorted(weights.masks, key=str)
-        mask = self.terms.value(chain("and", masks), names) if masks else None
+    def _part(self, part: SoftmaxPart, product: ScoresProduct, names: dict[str, str]) -> KeyPart:
+        weights = part.weights
+        mask, bias = conditions_of(self.terms, weights, self._biases(part), names)
         return KeyPart(
             key=names[KEY],
             k=product.k.renamed(names),
             v=part.values.renamed(names),
             scale=weights.scale * product.scale,
             mask=mask and tell_mask(self.terms.graph, mask, names[KEY], self._only_q),
-            bias=self.terms.value(chain("add", biases), names) if biases else None,
+            bias=bias,
             divided_early=part.divided_early,
         )
 

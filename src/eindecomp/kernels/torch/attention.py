@@ -81,11 +81,12 @@ def attend(
     *,
     start: int = 0,
     backend: Backend | None = None,
-) -> Tensor:
-    """The result for a tile of queries, from all keys of every part, in the result's labels.
+) -> Partial:
+    """The result for a tile of queries, from all keys of every part, and its log-sum-exp.
 
-    `start` is the index of the first query. `backend` is one of `backends`; a part that it cannot
-    compute is computed as if none was given: by the first one that can.
+    The labels are the result's, for the log-sum-exp but those of values. `start` is the index of
+    the first query. `backend` is one of `backends`; a part that it cannot compute is computed as if
+    none was given: by the first one that can.
     """
     pairs = [*zip(attention.parts, tiles, strict=True)]
     chosen = backend or backends(attention, q, tiles)[0]
@@ -99,7 +100,7 @@ def attend(
         out, lse = partials[0] if len(partials) == 1 else merge(attention, partials)
     if all(may_hide_all(part, tile, start) for part, tile in pairs):
         out = torch.where(_beside_values(attention, lse) == -torch.inf, torch.nan, out)
-    return out.to(getattr(torch, attention.dtype.name))
+    return out.to(getattr(torch, attention.dtype.name)), lse
 
 
 def attend_partial(
@@ -115,7 +116,7 @@ def attend_partial(
 
     The log-sum-exp has the result's labels but those of values, in their order.
     """
-    choices = _choices(attention, part, q, tile)
+    choices = choices_for(attention, part, q, tile)
     if backend not in choices:
         backend = choices[0]
     if backend is Backend.DECODE:
@@ -157,14 +158,17 @@ def merge(attention: Attention, partials: Sequence[Partial]) -> Partial:
 def backends(attention: Attention, q: Tensor, tiles: Sequence[PartTile]) -> tuple[Backend, ...]:
     """The backends that can compute a result, probably the fastest first."""
     pairs = list(zip(attention.parts, tiles, strict=True))
-    by_part = [_choices(attention, part, q, tile) for part, tile in pairs]
+    by_part = [choices_for(attention, part, q, tile) for part, tile in pairs]
     every = dict.fromkeys(backend for choices in by_part for backend in choices)
     if Backend.DECODE in every and not all(Backend.DECODE in choices for choices in by_part):
         del every[Backend.DECODE]
     return tuple(every)
 
 
-def _choices(attention: Attention, part: KeyPart, q: Tensor, tile: PartTile) -> tuple[Backend, ...]:
+def choices_for(
+    attention: Attention, part: KeyPart, q: Tensor, tile: PartTile
+) -> tuple[Backend, ...]:
+    """The backends that can compute a part, probably the fastest first."""
     size = _extent(q, attention.q.labels, attention.inner)
     value_size = _extent(tile.v, part.v.labels, attention.values)
     same = size == value_size
@@ -294,9 +298,7 @@ def compute(
     if backend is Backend.MATH:
         seen = seen_up_to(q.shape[2], k.shape[2], 0, q.device) if causal else seen
         return _math(q, k, v, scale, bias, seen)
-    if seen is not None:  # what hides keys when it is added to scores
-        bias = torch.zeros_like(seen, dtype=q.dtype) if bias is None else bias
-        bias = bias.masked_fill(~seen, -torch.inf)
+    bias = added(backend, q, k, bias, seen)
     if backend is Backend.CPU:
         q, k, v = (dense(x) for x in (q, k, v))
         k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
@@ -304,7 +306,7 @@ def compute(
             q, k, v, 0.0, causal, attn_mask=bias, scale=scale
         )
     heads, rows, size = q.shape[1], q.shape[2], v.shape[3]
-    q, k, v = (_aligned(x) for x in (q, k, v))
+    q, k, v = (padded(x) for x in (q, k, v))
     if backend is Backend.FLASH:
         made = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
     elif backend is Backend.CUDNN:
@@ -313,12 +315,22 @@ def compute(
         )
     else:
         k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
-        if bias is not None:
-            bias = _aligned(bias)[..., : k.shape[2]].expand(q.shape[0], heads, rows, -1)
         made = aten._scaled_dot_product_efficient_attention(
             q, k, v, bias, True, 0.0, causal, scale=scale
         )
     return made[0][..., :size], made[1][..., :rows].reshape(q.shape[:-1])
+
+
+def added(
+    backend: Backend, q: Tensor, k: Tensor, bias: Tensor | None, seen: Tensor | None
+) -> Tensor | None:
+    """What a kernel adds to scores: a bias, and -∞ where a key is hidden."""
+    if seen is not None:
+        bias = torch.zeros_like(seen, dtype=q.dtype) if bias is None else bias
+        bias = bias.masked_fill(~seen, -torch.inf)
+    if bias is None or backend is Backend.CPU:
+        return bias
+    return padded(bias)[..., : k.shape[2]].expand(*q.shape[:3], -1)
 
 
 def _math(
@@ -338,7 +350,10 @@ def _math(
     return product.reshape(batch, heads, rows, v.shape[3]).to(q.dtype), scores.logsumexp(-1)
 
 
-def _aligned(x: Tensor) -> Tensor:
-    """A tensor padded with zeros, which change neither products nor the values before them."""
-    missing = -x.shape[-1] % ALIGNMENT
+def padded(x: Tensor, to: int = 0) -> Tensor:
+    """A tensor padded with zeros, which change neither products nor the values before them.
+
+    Its last dimension is a multiple of `ALIGNMENT`, and at least what is asked for.
+    """
+    missing = max(x.shape[-1], to) + -max(x.shape[-1], to) % ALIGNMENT - x.shape[-1]
     return pad(x, (0, missing)) if missing else dense(x)

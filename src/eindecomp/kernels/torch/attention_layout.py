@@ -52,31 +52,41 @@ class Layout:
 
     def condition(self, part: KeyPart, labels: Labels, tensor: Tensor) -> Tensor:
         """A mask or bias as [batch, heads, queries, keys], of size 1 where it does not vary."""
-        heads = (*self.shared, *self.groups)
-        groups = (self.batch, heads, self.attention.queries, (part.key,))
+        groups = (self.batch, self.heads, self.attention.queries, (part.key,))
         return arrange(tensor, labels, groups, self.sizes, broadcast=True)
 
     def lengths(self, labels: Labels, tensor: Tensor) -> Tensor:
         """Numbers of keys as [batch, heads of keys]."""
         return arrange(tensor, labels, (self.batch, self.shared), self.sizes)
 
+    def results(self, labels: Labels, out: Tensor) -> Tensor:
+        """What has the labels of the result as [batch, heads, queries, size of a value]."""
+        groups = (self.batch, self.heads, self.attention.queries, self.attention.values)
+        return arrange(out, labels, groups, self.sizes)
+
     def result(self, out: Tensor) -> Tensor:
         """The tensor [batch, heads, queries, size of a value] with the labels of the result."""
         one = self.attention
-        return self._spread(out, (*row_labels(one), *one.values), one.output.labels)
+        return self.spread(out, (self.heads, one.queries, one.values), one.output.labels)
 
     def rows(self, lse: Tensor) -> Tensor:
         """The tensor [batch, heads, queries] with the labels of the result but those of values."""
-        rows = row_labels(self.attention)
-        return self._spread(lse, rows, rows)
+        return self.spread(lse, (self.heads, self.attention.queries), row_labels(self.attention))
 
-    def _spread(self, tensor: Tensor, labels: Labels, wanted: Labels) -> Tensor:
-        one = self.attention
-        rows = (*self.batch, *self.shared, *self.groups, *one.queries)
-        order = (*rows, *(label for label in one.values if label in labels))
+    @property
+    def heads(self) -> Labels:
+        """The heads of queries."""
+        return (*self.shared, *self.groups)
+
+    def spread(self, tensor: Tensor, groups: Sequence[Labels], wanted: Labels) -> Tensor:
+        """The tensor [batch, *groups] with some labels, summed over all others."""
+        order = [label for group in (self.batch, *groups) for label in group]
         # Splitting dimensions is a view whatever their strides are.
         whole = tensor.reshape([self.sizes[label] for label in order])
-        return whole.permute([order.index(label) for label in wanted])
+        repeated = [place for place, label in enumerate(order) if label not in wanted]
+        left = [label for label in order if label in wanted]
+        whole = whole.sum(repeated) if repeated else whole
+        return whole.permute([left.index(label) for label in wanted])
 
 
 def lay_out(
