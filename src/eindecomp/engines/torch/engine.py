@@ -113,7 +113,7 @@ class TorchEngine:
         """Make a plan ready to run."""
         if self.limit is None:
             return TorchProgram(plan, self)
-        program = program_of(plan, turns="gradients")
+        program = program_of(plan, turns="none")
         check_space(program.graph, output_space(program))  # before it is cut into many tiles
         room = max(0, self.limit - MARGIN)
         made = made_to_fit(plan, partial(TorchProgram, engine=self), room, finer=self.finer)
@@ -136,7 +136,7 @@ class TorchProgram:
 
         If that is `strict`, a plan is refused where they cannot.
         """
-        self.program = program_of(plan, turns="gradients")
+        self.program = program_of(plan, turns="none")
         on_gpu = engine.torch_devices[0].type == "cuda"
         count = min(len(engine.torch_devices), self.program.devices)
         libraries = [TorchLibrary(device) for device in engine.torch_devices[:count]]
@@ -144,6 +144,10 @@ class TorchProgram:
             device * count // self.program.devices for device in range(self.program.devices)
         ]
         self.tiled = attend_by_calls(tiles_of(self.program, memories))
+        if plan.memory is not None:  # what is not computed by calls takes turns
+            left = {self.tiled.tiles[op.into].tensor for op in self.tiled.ops if op.call is None}
+            self.program = program_of(plan, turns=left)
+            self.tiled = attend_by_calls(tiles_of(self.program, memories))
         if room is None:
             regions = regions_of(self.tiled)
         else:

@@ -8,7 +8,7 @@ after the last one; what is summed over turns stays in parts until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -27,8 +27,8 @@ from eindecomp.layout.view import View, view_of
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import Decision, Wait, cut_of, decided_choices, summed_axes
 
-Taken = Literal["all", "gradients", "none"]
-"""By what turns are taken: engines that attend by one kernel take them for gradients alone."""
+Taken = Literal["all", "none"] | Set[str]
+"""By what turns are taken; of named vertices alone where one kernel computes all others."""
 
 
 def taking_turns(plan: Plan, taken: Taken) -> Plan:
@@ -37,8 +37,9 @@ def taking_turns(plan: Plan, taken: Taken) -> Plan:
         return plan
     every = in_turns(plan.graph)[1]
     most = turn_bytes(plan.graph, every, plan.devices)
-    taking = [own for own in every if taken == "all" or not own.result]
-    counted = [(own, _turns_taken(plan, own, most)) for own in taking]
+    if not isinstance(taken, str):
+        every = tuple(own for own in every if taken & (own.labels.keys() - own.outputs))
+    counted = [(own, _turns_taken(plan, own, most)) for own in every]
     divided = {name: each for each in counted if each[1] > 1 for name in each[0].labels}
     if not divided:
         return plan
