@@ -63,10 +63,8 @@ def adjoints_of(graph: Graph, one: Attention, adjoint: str) -> list[Adjoint]:
     most = add("most", rows, *_of_scores(part, [scores], lambda x: x, -inf), agg="max")
     operands, join = _of_scores(part, [scores, most], weight, 0)
     total = add("total", rows, operands, call(wide, join))
-    operands, join = _of_scores(
-        part, [scores, most, total], lambda x: call("div", weight(x), Arg(2)), 0
-    )
-    weights = add("weights", labels, operands, call(narrow, join))
+    operands, join = _of_scores(part, [scores, most, total], weight, 0)
+    weights = add("weights", labels, operands, call(narrow, call("div", join, Arg(2))))
     mean = add("mean", rows, [given, result], call("mul", call(wide, Arg(0)), call(wide, Arg(1))))
     passed = add("passed", labels, [given, v], product(2))
     slope = call("mul", Arg(0), call("sub", Arg(1), Arg(2)))

@@ -7,7 +7,8 @@ by nobody. Where a plan cuts the keys over devices, the vertices are computed on
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -35,66 +36,63 @@ def attend_by_calls(tiled: TileProgram) -> TileProgram:
 
     Where it has all that the gradient takes, too, it computes that by another one.
     """
-    graph, calls = tiled.program.graph, _Calls(tiled)
-    for one in find_attention(graph):
-        for op in calls.makers[one.result]:
+    calls = _Calls(tiled, {op.into: op for op in tiled.ops})
+    for one in find_attention(tiled.program.graph):
+        for op in calls.makers(one.result):
             calls.attend(one, op)
-    for gradient in find_gradients(graph):
-        first, _ = next(iter(gradient.results.values()))
-        for op in calls.makers[first.name]:
+    for gradient in find_gradients(tiled.program.graph):
+        for op in calls.makers(gradient.results[0][1].name):
             calls.differentiate(gradient, op)
     return _replaced(tiled, [calls.ops.get(op.into, op) for op in tiled.ops], calls.instead)
 
 
+@dataclass
 class _Calls:
     """The calls that take the place of some operations."""
 
-    def __init__(self, tiled: TileProgram) -> None:
-        self.tiled = tiled
-        self.maker = {op.into: op for op in tiled.ops}
-        self.makers: dict[str, list[TileOp]] = {name: [] for name in tiled.program.graph}
-        for op in tiled.ops:
-            self.makers[tiled.tiles[op.into].tensor].append(op)
-        self.ops: dict[int, TileOp] = {}
-        """The calls, by the tiles that they make."""
-        self.instead: dict[int, int] = {}
-        """For a tile that is not made now one that is made by the call."""
-        self.results: dict[int, _Operands] = {}
-        """The operands of calls for results, by the result's tile."""
+    tiled: TileProgram
+    maker: Mapping[int, TileOp]
+    ops: dict[int, TileOp] = field(default_factory=dict[int, TileOp])
+    """By the tiles that they make."""
+    instead: dict[int, int] = field(default_factory=dict[int, int])
+    """For a tile that is not made now one that is made by the call."""
+    attended: dict[Hashable, tuple[TileOp, _Operands]] = field(default_factory=dict[Any, Any])
+    """What makes results, by these, their memories and the ranges of their rows."""
+
+    def makers(self, name: str) -> list[TileOp]:
+        """What makes tiles of a tensor."""
+        return [op for op in self.tiled.ops if self.tiled.tiles[op.into].tensor == name]
 
     def attend(self, one: Attention, op: TileOp) -> None:
         """Call for a result, if this device has all that it takes."""
-        seen, inner = self._seen([op], one.replaces)
-        operands = _operands(self.tiled, one, self._ranges(op, one.output), seen)
+        ranges, (seen, inner) = self._ranges(op, one.output), self._seen([op], one.replaces)
+        operands = _operands(self.tiled, one, ranges, seen)
         if operands is not None:
-            self.results[op.into] = operands
             self._call([op], operands, inner)
+            rows = frozenset((label, ranges[label]) for label in row_labels(one))
+            self.attended[one.result, self.tiled.tiles[op.into].memory, rows] = op, operands
 
     def differentiate(self, gradient: AttentionGradient, first: TileOp) -> None:
         """Call for a gradient, if this device has all that it takes."""
-        one, total, tiles = gradient.attention, gradient.total, self.tiled.tiles
-        ranges, ops, memory = dict[str, Range](), list[TileOp](), tiles[first.into].memory
-        for read, _ in gradient.results.values():
-            for op in self.makers[read.name] if ops else [first]:
+        one, total, memory = gradient.attention, gradient.total, self.tiled.tiles[first.into].memory
+        ranges, ops = dict[str, Range](), list[TileOp]()
+        for _, read, _ in gradient.results:
+            for op in self.makers(read.name) if ops else [first]:
                 own = self._ranges(op, read)
-                if tiles[op.into].memory == memory and (ranges | own) == (own | ranges):
+                if self.tiled.tiles[op.into].memory == memory and ranges | own == own | ranges:
                     ranges |= own
                     ops.append(op)
         seen, inner = self._seen(ops, gradient.replaces)
         reads = (one.output, gradient.adjoint, total)
         operands = _operands(self.tiled, one, ranges, seen, reads)
         whole = {label: (0, one.sizes[label]) for label in (*one.inner, *one.values)}
-        if operands is None or ranges | whole != ranges:
-            return
-        sums = self.maker[operands.blocks[total].tile]
-        for tile, made in self.results.items():
-            rows = (
-                self._ranges(sums, total).items()
-                <= self._ranges(self.maker[tile], one.output).items()
-            )
-            if made.attention == one and tiles[tile].memory == memory and rows:
-                # In the place of the sums, of which nothing else is made, lies their logarithm.
-                self._call([self.maker[tile], sums], replace(made, total=total.labels), [])
+        if operands is not None and ranges | whole == whole | ranges:
+            sums = self.maker[operands.blocks[total].tile]
+            rows = frozenset(self._ranges(sums, total).items())
+            if (one.result, memory, rows) in self.attended:
+                op, own = self.attended[one.result, memory, rows]
+                # Where sums would lie, of which nothing else is made, the log-sum-exp does.
+                self._call([op, sums], replace(own, total=total.labels), ())
                 self._call(ops, replace(operands, gradient=gradient), inner - {sums.into})
 
     def _ranges(self, op: TileOp, read: TensorRead) -> Ranges:
@@ -201,22 +199,12 @@ class _Operands:
         """What is called for, from the blocks of the operands in their order."""
         one, tensors = self.attention, dict(zip(self.blocks, given, strict=True))
         tiles = [self._tile(part, tensors, scalars) for part in one.parts]
-        if self.gradient is None:
-            out, lse = attend(one, tensors[one.q], tiles, start=self.start)
-            return [out] if self.total is None else [out, aligned(lse, row_labels(one), self.total)]
-        rows, adjoint = self.gradient.total, self.gradient.adjoint
-        lse = aligned(tensors[rows], rows.labels, row_labels(one))
-        adjoint = aligned(tensors[adjoint], adjoint.labels, one.output.labels)
-        result = tensors[one.output], lse
-        made = differentiate(one, tensors[one.q], tiles[0], result, adjoint, self.start)
-        labels = one.q.labels, one.parts[0].k.labels, one.parts[0].v.labels
-        found: list[Tensor] = []
-        for of, (read, factor) in self.gradient.results.items():
-            factor = factor if of == 2 else factor / one.parts[0].scale
-            own = aligned(made[of], labels[of], read.labels)
-            own = own if factor == 1 else own * factor
-            found.append(own.to(torch_type(self.graph[read.name].dtype)))
-        return found
+        if self.gradient is not None:
+            made = differentiate(self.gradient, tensors, tiles[0], self.start)
+            types = (self.graph[read.name].dtype for _, read, _ in self.gradient.results)
+            return [own.to(torch_type(of)) for own, of in zip(made, types, strict=True)]
+        out, lse = attend(one, tensors[one.q], tiles, start=self.start)
+        return [out] if self.total is None else [out, aligned(lse, row_labels(one), self.total)]
 
     @property
     def key(self) -> Hashable:
@@ -225,14 +213,8 @@ class _Operands:
         reads = tuple((each.labels, self.graph[each.name].dtype) for each in self.blocks)
         roles = one.batch, one.groups, one.queries, one.inner, one.values
         parts = tuple(self._part_key(part) for part in one.parts)
-        asked: Hashable = self.total
-        if self.gradient is not None:
-            results = [
-                (of, read.labels, factor, self.graph[read.name].dtype)
-                for of, (read, factor) in self.gradient.results.items()
-            ]
-            operands = one.output, self.gradient.adjoint, self.gradient.total
-            asked = *results, *map([*self.blocks].index, operands)
+        results = () if self.gradient is None else self.gradient.results
+        asked = self.total, tuple((of, read.labels, factor) for of, read, factor in results)
         return reads, roles, one.output.labels, one.dtype, self.start, parts, asked
 
     def _part_key(self, part: KeyPart) -> Hashable:

@@ -332,7 +332,8 @@ class RegionCode:
             b and (number(b.tile), _inside(b, self.tiled.tiles[b.tile].box)) for b in op.reads
         )
         if op.call is not None:
-            return op.kind, op.call.key, reads, *(number(made) for made in op.call.makes)
+            makes = ((number(made), self.tiled.tiles[made].types) for made in op.call.makes)
+            return op.kind, op.call.key, reads, *makes
         types = tuple(self.graph[name].dtype for name in vertex.inputs)
         # A fill depends on where its tile lies, and what is put together on where each part goes.
         where: object = tile.box if op.kind is OpKind.FILL else None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, Weights, product_of, softmax_parts
+from eindecomp.graph.patterns.softmax import KEY, SoftmaxPart, product_of, softmax_parts
 from eindecomp.graph.patterns.terms import Mask, TensorExpr, TensorRead, Terms, tell_mask
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import DType, Kind, kind
@@ -85,7 +85,7 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
     taken: set[str] = set()
     every: list[Attention] = []
     for vertex in reversed(tuple(graph.vertices.values())):
-        attention = None if vertex.name in taken else _match(graph, vertex)
+        attention = None if vertex.name in taken else match_attention(graph, vertex)
         if attention is None:
             continue
         inside = {*attention.replaces}
@@ -96,12 +96,13 @@ def find_attention(graph: Graph) -> tuple[Attention, ...]:
     return tuple(reversed(every))
 
 
-def _match(graph: Graph, vertex: Vertex) -> Attention | None:
+def match_attention(graph: Graph, vertex: Vertex) -> Attention | None:
+    """The attention that a vertex is the result of."""
     terms = Terms(graph)
     parts = softmax_parts(terms, vertex)
     if parts is None:
         return None
-    products = [scores_product(terms, part.weights.scores) for part in parts]
+    products = [_multiplied(terms, part.weights.scores) for part in parts]
     known = [product for product in products if product is not None]
     if len(known) < len(parts):
         return None
@@ -110,7 +111,7 @@ def _match(graph: Graph, vertex: Vertex) -> Attention | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoresProduct:
+class _Product:
     """The product of queries and keys."""
 
     q: TensorRead
@@ -122,7 +123,7 @@ class ScoresProduct:
     scale: float
 
 
-def scores_product(terms: Terms, scores: TensorRead) -> ScoresProduct | None:
+def _multiplied(terms: Terms, scores: TensorRead) -> _Product | None:
     """What scores are a product of."""
     op = terms.graph[scores.name].op
     own = tuple(f"{KEY}{label}" for label in op.aggregated) if isinstance(op, EinSum) else ()
@@ -136,14 +137,13 @@ def scores_product(terms: Terms, scores: TensorRead) -> ScoresProduct | None:
     summed = [label for label in q.labels if label in own]
     names = {label: f"{KEY}{n}" for n, label in enumerate(summed)}
     stems = tuple(label.removeprefix(KEY) for label in summed)
-    return ScoresProduct(q.renamed(names), k.renamed(names), tuple(names.values()), stems, scale)
+    return _Product(q.renamed(names), k.renamed(names), tuple(names.values()), stems, scale)
 
 
 def between(graph: Graph, starts: Set[str], ends: Set[str]) -> tuple[str, ...]:
     """The vertices from some to others that are made of them, in the graph's order."""
     names = [*graph]
-    places = sorted(map(names.index, starts | ends))
-    names = names[places[0] : places[-1] + 1]
+    names = names[min(map(names.index, starts)) : max(map(names.index, ends)) + 1]
     made, needed = {*starts}, {*ends}
     for name in names:
         if not made.isdisjoint(graph[name].inputs):
@@ -154,15 +154,6 @@ def between(graph: Graph, starts: Set[str], ends: Set[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in needed & made)
 
 
-def conditions_of(
-    terms: Terms, weights: Weights, biases: Sequence[Expr], names: dict[str, str]
-) -> tuple[TensorExpr | None, TensorExpr | None]:
-    """The mask of weights and their bias, with labels renamed."""
-    pairs = ("and", sorted(weights.masks, key=str)), ("add", biases)
-    mask, bias = (terms.value(chain(op, each), names) if each else None for op, each in pairs)
-    return mask, bias
-
-
 @dataclass(frozen=True, slots=True)
 class _Roles:
     """The roles of the vertices and labels of a chain that fits."""
@@ -170,7 +161,7 @@ class _Roles:
     terms: Terms
     vertex: Vertex
     parts: Sequence[SoftmaxPart]
-    products: Sequence[ScoresProduct]
+    products: Sequence[_Product]
     inner: Sequence[str]
     """The vertices between scores and the result."""
 
@@ -261,16 +252,17 @@ class _Roles:
         ]
         return [*part.weights.biases, *alone]
 
-    def _part(self, part: SoftmaxPart, product: ScoresProduct, names: dict[str, str]) -> KeyPart:
-        weights = part.weights
-        mask, bias = conditions_of(self.terms, weights, self._biases(part), names)
+    def _part(self, part: SoftmaxPart, product: _Product, names: dict[str, str]) -> KeyPart:
+        weights, biases = part.weights, self._biases(part)
+        masks = sorted(weights.masks, key=str)
+        mask = self.terms.value(chain("and", masks), names) if masks else None
         return KeyPart(
             key=names[KEY],
             k=product.k.renamed(names),
             v=part.values.renamed(names),
             scale=weights.scale * product.scale,
             mask=mask and tell_mask(self.terms.graph, mask, names[KEY], self._only_q),
-            bias=bias,
+            bias=self.terms.value(chain("add", biases), names) if biases else None,
             divided_early=part.divided_early,
         )
 

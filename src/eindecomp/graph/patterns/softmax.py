@@ -183,24 +183,6 @@ def product_of(terms: Terms, expr: Expr | None) -> tuple[list[TensorRead], float
     return (reads, scale) if is_product else None
 
 
-def divided_weights(terms: Terms, expr: Expr) -> tuple[Weights, TensorRead] | None:
-    """The weights that an expression divides by their sum, and that sum."""
-    match terms.unfold(expr):
-        case Call("where", (mask, left, right)) if terms.number(right) == 0:
-            found = _quotient(terms, left)
-            found = None if found is None else (found[0].masked(mask), found[1])
-        case other:
-            found = _quotient(terms, other)
-    return None if found is None or _total(terms, found[1]) != found[0] else found
-
-
-def _quotient(terms: Terms, expr: Expr) -> tuple[Weights, TensorRead] | None:
-    above, below = factors_of(expr)
-    total = terms.read(below[0]) if len(above) == len(below) == 1 else None
-    weights = _weights(terms, above[0]) if total is not None else None
-    return None if total is None or weights is None else (weights, total)
-
-
 def _weights(terms: Terms, expr: Expr) -> Weights | None:
     match terms.unfold(expr):
         case Call("where", (mask, left, right)) if 0 in (terms.number(left), terms.number(right)):
