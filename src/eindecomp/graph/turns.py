@@ -28,8 +28,6 @@ class Turns:
     """The vertices, in the graph's order, each with its own name of the label that is divided."""
     outputs: frozenset[str]
     """Those that others read; all others are never there as a whole."""
-    result: str
-    """The attention whose vertices these are; "" if they are of its gradient."""
 
     def divides(self, graph: Graph, reader: str, operand: int) -> bool:
         """Whether one of these vertices reads an operand part by part."""
@@ -61,15 +59,13 @@ def attention_turns(graph: Graph) -> list[Turns]:
     users, (equal, _) = graph.users(), equal_vertices(graph)  # what is made again is equal
     reads = {name: [equal[source] for source in graph[name].inputs] for name in graph}
     found: dict[str, Turns] = {}
-    attentions = find_attention(graph)
-    results = {name: one.result for one in attentions for name in one.replaces}
-    for one in attentions:
+    for one in find_attention(graph):
         if not one.queries or len(one.parts) != 1:
             continue
         q, k = (replace(each, name=equal[each.name]) for each in (one.q, one.parts[0].k))
         for name, own in reads.items():
             if name not in found and q.name in own and k.name in own:
-                turns = _Spread(graph, users, one, results).of(name, (q, own), (k, own))
+                turns = _Spread(graph, users, one).of(name, (q, own), (k, own))
                 if turns is not None:
                     found |= dict.fromkeys(turns.labels, turns)
     return list({id(turns): turns for turns in found.values()}.values())
@@ -133,8 +129,6 @@ class _Spread:
     graph: Graph
     users: Mapping[str, list[str]]
     one: Attention
-    results: Mapping[str, str]
-    """By the vertices of attentions, the result."""
 
     def of(self, scores: str, q: _Operand, k: _Operand) -> Turns | None:
         """What begins with scores; None if it cannot be computed in turns."""
@@ -207,4 +201,4 @@ class _Spread:
                 dims = self.graph[source].labels
                 if own.count(label) > 1 or (at in dims and own[dims.index(at)] != label):
                     return None
-        return Turns(labels, frozenset(outputs), self.results.get(next(iter(labels)), ""))
+        return Turns(labels, frozenset(outputs))

@@ -123,7 +123,7 @@ def test_without_a_limit_nothing_takes_turns() -> None:
 
 def test_what_takes_turns_is_found_forwards_and_backwards() -> None:
     graph, turns = in_turns(ed.rewrite(step()))
-    assert [own.result for own in turns] == ["O", ""]
+    assert [next(iter(own.labels)) for own in turns] == ["S_1", "grad_O_scores"]
     names = [*graph]
     for own in turns:
         first = names.index(next(iter(own.labels)))
