@@ -227,9 +227,7 @@ class Executable:
         if given.shape != vertex.shape or given.dtype != vertex.dtype:
             wanted = f"{vertex} is of shape {vertex.shape} and {vertex.dtype}"
             raise InputError(f"input {wanted}, got a tensor of {given.shape} and {given.dtype}")
-        if given.engine != self.engine.name:
-            return to_stored(given.numpy(), vertex)
-        return given
+        return given if given.engine == self.engine.name else to_stored(given.numpy(), vertex)
 
     def __enter__(self) -> Self:
         return self

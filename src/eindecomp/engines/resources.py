@@ -62,21 +62,16 @@ def is_little(program: Program) -> bool:
 
 def needed_space(program: Program, devices: Sequence[int]) -> Peak:
     """The most bytes that devices of one memory hold at once beside the inputs."""
-    if is_little(program):
-        return Peak(0, "")
-    return peak_of(results_on(program, devices))
+    return Peak(0, "") if is_little(program) else peak_of(results_on(program, devices))
 
 
 def largest_tile(program: Program) -> Peak:
     """The most bytes that one task makes of a vertex on one device."""
     if is_little(program):
         return Peak(0, "")
-    tiles = (
-        Peak(program.buffers[step.into].nbytes(program.mesh, device), step.vertex)
-        for step in program.steps
-        if isinstance(step, Compute)
-        for device in range(program.devices)
-    )
+    computing = (step for step in program.steps if isinstance(step, Compute))
+    pairs = ((step, device) for step in computing for device in range(program.devices))
+    tiles = (Peak(program.buffers[s.into].nbytes(program.mesh, d), s.vertex) for s, d in pairs)
     return max(tiles, key=lambda each: each.bytes, default=Peak(0, ""))
 
 

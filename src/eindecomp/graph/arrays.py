@@ -138,9 +138,7 @@ def to_scalars(given: Mapping[str, object], types: ScalarTypes) -> dict[str, Any
 def read_array(given: object, name: str) -> Array:
     """Read what a user gives as an array, in the machine's own byte order."""
     array = given if type(given) is np.ndarray else _read(given, name)
-    if array.dtype.isnative:
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _read(given: object, name: str) -> Array:

@@ -203,9 +203,7 @@ def _pulled_back(
     pairs = zip(values(join), adjoints, strict=True)
     parts = [pullback(value, wrt, adjoint, types, known) for value, adjoint in pairs]
     terms = [part for part in parts if part is not None]
-    if not terms:
-        return None
-    return simplify(chain("add", terms), types, known)
+    return simplify(chain("add", terms), types, known) if terms else None
 
 
 def _sizes_of(graph: Graph, operands: Operands) -> dict[str, int]:

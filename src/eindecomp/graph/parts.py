@@ -120,12 +120,10 @@ def _sets(vertex: Vertex, agg: Monoid, types: Types) -> tuple[Operands, ...]:
     match vertex.op:
         case EinSum() as op:
             return parts_of_join(op.join, agg, types)
-        case Slice() | Reshape():
+        case Slice() | Reshape() | Gather():
             return (frozenset({0}),)
         case Concat():
             return (frozenset(range(len(vertex.inputs))),)
-        case Gather():
-            return (frozenset({0}),)
         case ScatterAdd() if agg == SUM:
             return (frozenset({0}),)
         case _:

@@ -129,5 +129,4 @@ class Picture:
     def _repr_svg_(self) -> str:
         return self.svg
 
-    def _repr_html_(self) -> str:
-        return self.svg
+    _repr_html_ = _repr_svg_

@@ -28,10 +28,8 @@ def compile_scalar(
     """
     parameters = [*(f"arg{k}" for k in range(arity)), *(f"scalar_{name}" for name in scalars)]
     names = [ast.arg(arg=name) for name in parameters]
-    arguments = ast.arguments(
-        posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[]
-    )
-    function = ast.Lambda(args=arguments, body=_node(expr))
+    inputs = ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
+    function = ast.Lambda(args=inputs, body=_node(expr))
     module = compile(ast.fix_missing_locations(ast.Expression(function)), "<scalar>", "eval")
     [code] = [const for const in module.co_consts if isinstance(const, CodeType)]
     # No builtins: the code can call nothing but the backend's table.

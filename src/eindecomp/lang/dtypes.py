@@ -29,8 +29,8 @@ DType = np.dtype[np.generic]
 
 BFLOAT16: DType = np.dtype(ml_dtypes.bfloat16)
 _BY_NAME: dict[str, DType] = {
-    name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in type_names
-}
+    name: np.dtype(name) for name in type_names
+}  # which ml_dtypes adds to
 BOOL = _BY_NAME["bool"]
 INT64 = _BY_NAME["int64"]
 FLOAT32 = _BY_NAME["float32"]

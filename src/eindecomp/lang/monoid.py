@@ -290,10 +290,9 @@ def _broken_law(monoid: Monoid, combine: Any, samples: np.ndarray[Any, Any]) -> 
         close = reduce(np.logical_and, same)
         if not close.all():
             at = int(np.argmin(close))
+            states = zip("xyz", (x, y, z), strict=True)
             shown = ", ".join(
-                f"{name} = {_show(state, at)}"
-                for name, state in (("x", x), ("y", y), ("z", z))
-                if name in law.replace("≠ x", "") or name == "x"
+                f"{name} = {_show(state, at)}" for name, state in states if name in law
             )
             return f"{law} for {shown}"
     return None

@@ -111,14 +111,7 @@ def is_plain(cut: Cut) -> bool:
 
 def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
     """Where the span begins and ends on every device."""
-    if mesh.devices <= KEPT:
-        return _kept_interval(mesh, span)
-    return _interval(mesh, span)
-
-
-@lru_cache(maxsize=1 << 12)
-def _kept_interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
-    return _interval(mesh, span)
+    return _kept_interval(mesh, span) if mesh.devices <= KEPT else _interval(mesh, span)
 
 
 def _interval(mesh: Mesh, span: Span, fixed: Mapping[int, int] | None = None) -> tuple[Ints, Ints]:
@@ -139,6 +132,9 @@ def _interval(mesh: Mesh, span: Span, fixed: Mapping[int, int] | None = None) ->
     low = span.start + span.scale * (index * span.units // parts)
     high = span.start + span.scale * ((index + 1) * span.units // parts)
     return low, high
+
+
+_kept_interval = lru_cache(maxsize=1 << 12)(_interval)
 
 
 def _chunks(mesh: Mesh, span: Span, fixed: Mapping[int, int]) -> tuple[Ints, Ints]:

@@ -217,5 +217,4 @@ class TileGrid:
     def _repr_svg_(self) -> str:
         return self.svg
 
-    def _repr_html_(self) -> str:
-        return self.svg
+    _repr_html_ = _repr_svg_

@@ -155,9 +155,8 @@ class _Running:
             case steps.ReduceScatter():
                 members = own.members if volume(own.box) else ()
                 peers = (self._peer(member, step.source, own.box) for member in members)
-                device.reduce(
-                    step, own, (device.fetch(peer, step.source, own.box) for peer in peers)
-                )
+                parts = (device.fetch(peer, step.source, own.box) for peer in peers)
+                device.reduce(step, own, parts)
             case steps.AllGather():
                 self._gather(step, own)
             case steps.Free():

@@ -17,14 +17,13 @@ from eindecomp.engines.threads.memory import Memory, is_in_memory
 from eindecomp.engines.threads.schedule import CallSchedule, schedule
 from eindecomp.engines.threads.tiled import TOGETHER, cut_for_cores, tile_program
 from eindecomp.engines.threads.walk import RunReport, Walk
-from eindecomp.errors import EinDecompError, InputError
-from eindecomp.graph.checks import whole_number
+from eindecomp.errors import InputError
 from eindecomp.kernels.cache import limit
 from eindecomp.kernels.cores import cores
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.lang.dtypes import Array
-from eindecomp.layout.mesh import Mesh
+from eindecomp.layout.mesh import Mesh, is_whole
 from eindecomp.layout.tiling import Tiling, uncut
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
@@ -210,10 +209,6 @@ def _tilings(program: Program, name: str) -> tuple[Tiling, ...]:
 
 
 def _workers(given: object) -> int:
-    try:
-        count = whole_number(given, "workers")
-    except EinDecompError:
-        count = 0
-    if count < 1:
+    if not is_whole(given) or given < 1:
         raise InputError(f"workers must be 1 or more, not {given!r}")
-    return count
+    return int(given)

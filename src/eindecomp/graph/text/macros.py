@@ -108,17 +108,11 @@ def expand(
     labels = _bind_labels(macro, call)
     stars = _bind_stars(macro, labels, passed)
     options = _bind_options(macro, call)
-    sizes = {
-        label: size
-        for tensor in passed
-        for label, size in zip(tensor.labels, tensor.sizes, strict=True)
-    }
+    pairs = (zip(tensor.labels, tensor.sizes, strict=True) for tensor in passed)
+    sizes = dict(label_and_size for pair in pairs for label_and_size in pair)
     # A label that no tensor has, such as the ranks of a top_k, is sized by the caller.
-    sizes |= {
-        item.name: item.size
-        for item in target.items
-        if isinstance(item, s.Label) and item.size is not None and item.name not in sizes
-    }
+    new = (item for item in target.items if isinstance(item, s.Label) and item.name not in sizes)
+    sizes |= {item.name: item.size for item in new if item.size is not None}
     names = [statement.target.name for statement in macro.body[:-1]]
     locals_ = {name: fresh(f"{target.name}_{name}") for name in names}
     tensors = {p.name: (p, t) for p, t in zip(macro.params, passed, strict=True)}

@@ -119,16 +119,12 @@ class Problem:
             raise ProblemError(f"unary costs of variable {bad[0]} must be one-dimensional")
         sizes = np.array([row.size for row in rows], dtype=np.int64)
         pairs = checks.to_integers(edges, "edges", pairs=True)
-        shared = (
-            np.arange(len(grids)) if table_of is None else checks.to_integers(table_of, "table_of")
-        )
+        shared = checks.to_integers(range(len(grids)) if table_of is None else table_of, "table_of")
         checks.check_edges(pairs, sizes)
         checks.check_grids(pairs, sizes, shared, grids)
         larger = checks.to_factors(factors)
         integral = checks.all_integers([*rows, *grids, *(factor.table for factor in larger)])
-        spans = (
-            None if intervals is None else checks.to_integers(intervals, "intervals", pairs=True)
-        )
+        span = None if intervals is None else checks.to_integers(intervals, "intervals", pairs=True)
         return Problem(
             offset=offsets(sizes),
             unary=checks.concatenate(rows, integral),
@@ -138,7 +134,7 @@ class Problem:
             tables=checks.concatenate(grids, integral),
             factors=checks.with_type(larger, integral),
             usage=None if usage is None else checks.pack_usage(usage, sizes),
-            intervals=spans,
+            intervals=span,
             limit=limit,
         )
 

@@ -109,9 +109,7 @@ def sent(mesh: Mesh, held: Tiling, wanted: Tiling, device: int) -> Transfers:
         return tuple(Transfer(peer, own) for peer in peers if peer != device)
     if held.split or wanted.split or not (is_plain(held.cut) and is_plain(wanted.cut)):
         lists = ((peer, received(mesh, held, wanted, peer)) for peer in range(mesh.devices))
-        return tuple(
-            Transfer(p, each.box) for p, own in lists for each in own if each.peer == device
-        )
+        return tuple(Transfer(p, one.box) for p, own in lists for one in own if one.peer == device)
     return tuple(_sent_to_readers(mesh, held.cut, wanted.cut, device))
 
 

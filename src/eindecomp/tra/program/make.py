@@ -330,9 +330,8 @@ class _ProgramMaker:
 
 def _needs(view: View, decision: Decision) -> list[Cut | None]:
     """What every device needs of each operand; None for one whose elements are never read."""
-    return [
-        None if dims is None else cut_of(view, dims, decision.assignment) for dims in view.reads
-    ]
+    assigned = decision.assignment
+    return [None if dims is None else cut_of(view, dims, assigned) for dims in view.reads]
 
 
 def _with_frees(maker: _ProgramMaker) -> Iterator[steps.Step]:

@@ -199,6 +199,14 @@ class _NestWriter:
         offset = row * self.nest.lanes
         return f"scratch + {start}, {at} + {offset}" if offset else f"scratch + {start}, {at}"
 
+    def _reloaded(self, prefix: str, row: int, rows: int, body: list[str], at: str = "j") -> State:
+        """Read a state from the scratch block, under names of its own."""
+        state = [NamedValue(f"{prefix}{k}", of) for k, of in enumerate(self.program.state)]
+        for k, value in enumerate(state):
+            slot = self._slot(k, row, rows, at)
+            body.append(f"{value.name} = reload_{value.type.name}({slot})")
+        return state
+
     def _start(self, rows: int) -> None:
         with self._under("for j in range(lanes):"):
             neutral_state = zip(self.program.state, self.program.identity, strict=True)
@@ -248,11 +256,7 @@ class _NestWriter:
         """Combine the values of `unroll` steps of the innermost loop with the states."""
         body: list[str] = []
         for row in range(rows):
-            state = [NamedValue(f"w{row}_{k}", of) for k, of in enumerate(self.program.state)]
-            body += [
-                f"w{row}_{k} = reload_{of.name}({self._slot(k, row, rows)})"
-                for k, of in enumerate(self.program.state)
-            ]
+            state = self._reloaded(f"w{row}_", row, rows, body)
             for u in range(unroll):
                 index = self._at_row(row) | place
                 index[inner] = f"(k + {u * step})" if u else "k"
@@ -295,15 +299,9 @@ class _NestWriter:
             with self._under("for j in range(half):"):
                 for row in range(rows):
                     body: list[str] = []
-                    sides: list[State] = []
-                    for side, at in (("l", "j"), ("h", "j + half")):
-                        sides.append([])
-                        for k, of in enumerate(self.program.state):
-                            name = f"{side}{row}_{k}"
-                            slot = self._slot(k, row, rows, at)
-                            body.append(f"{name} = reload_{of.name}({slot})")
-                            sides[-1].append(NamedValue(name, of))
-                    folded = self._combine(sides[0], sides[1], body)
+                    left = self._reloaded(f"l{row}_", row, rows, body)
+                    right = self._reloaded(f"h{row}_", row, rows, body, "j + half")
+                    folded = self._combine(left, right, body)
                     self._put(*body)
                     for k, (of, value) in enumerate(zip(self.program.state, folded, strict=True)):
                         self._put(f"store_{of.name}({self._slot(k, row, rows)}, {value.name})")
@@ -317,15 +315,13 @@ class _NestWriter:
 
     def _finish_row(self, row: int, rows: int, index: Index, count: str) -> None:
         """Finish the states of so many lanes of one row and store them."""
-        state = [NamedValue(f"e{k}", of) for k, of in enumerate(self.program.state)]
+        body: list[str] = []
+        state = self._reloaded("e", row, rows, body)
         lines = self._computing(lambda k: state[k])
-        lines.lines += [
-            f"e{k} = reload_{of.name}({self._slot(k, row, rows)})"
-            for k, of in enumerate(self.program.state)
-        ]
+        lines.lines = body
         stores = self._stores(lines, state, index, f"f{row}_", "j")
         with self._under(f"for j in range({count}):"):
-            self._put(*lines.lines, *stores)
+            self._put(*body, *stores)
 
 
 def _factors(expr: Expr) -> tuple[Expr, Expr] | None:
