@@ -111,14 +111,12 @@ def tensors_of(path: Path) -> tuple[dict[str, StoredTensor], Mapping[str, str]]:
         raise InputError(f"{path} is no whole safetensors file: {shorten(str(error))}") from None
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        entries: Mapping[str, Any] = json.loads(file.read(length))
-    tensors = {
-        name: StoredTensor(
-            path, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-        )
-        for name, entry in entries.items()
-        if name != "__metadata__"
-    }
+        entries: dict[str, Any] = json.loads(file.read(length))
+    entries.pop("__metadata__", None)
+    tensors: dict[str, StoredTensor] = {}
+    for name, entry in entries.items():
+        place = 8 + length + entry["data_offsets"][0]
+        tensors[name] = StoredTensor(path, entry["dtype"], tuple(entry["shape"]), place)
     return tensors, metadata
 
 

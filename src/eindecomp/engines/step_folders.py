@@ -18,16 +18,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
 
+from eindecomp.engines import whole_files
 from eindecomp.engines.engine import Ranks, agree, at_first, common_token
 from eindecomp.engines.safetensors_file import FileStamp, write_tensors
-from eindecomp.engines.whole_files import (
-    beside,
-    flush,
-    flush_folder,
-    naming_file,
-    put_in_place,
-    remove,
-)
 from eindecomp.errors import InputError, quote, shorten
 from eindecomp.lang.dtypes import Array
 
@@ -123,7 +116,7 @@ class StepFolders:
         """
         ranks, existed = self.ranks, self.path.exists()
         place = self.path / f"step-{number:06d}"
-        fresh = beside(place, common_token(ranks))
+        fresh = whole_files.beside(place, common_token(ranks))
         try:
             stamp = agree(ranks, lambda: _write_shard(fresh, place, ranks.rank, arrays))
             shards = ranks.gather_bytes(json.dumps({**own, **stamp.to_json()}).encode())
@@ -134,7 +127,7 @@ class StepFolders:
             at_first(ranks, lambda: self._finish(fresh, place, manifest, {number, *keep}))
         finally:
             if ranks.rank == 0:
-                remove(fresh)
+                whole_files.remove(fresh)
                 if not existed:
                     with suppress(OSError):
                         self.path.rmdir()  # if nothing was put in place
@@ -144,11 +137,11 @@ class StepFolders:
     ) -> None:
         """Rank 0, when all shards are on disk: let them be a step, and remove others."""
         text = json.dumps({**manifest, "digest": _digest(manifest)})
-        with naming_file(place / MANIFEST):
+        with whole_files.naming_file(place / MANIFEST):
             (fresh / MANIFEST).write_text(text)
-            flush(fresh / MANIFEST)
-            flush_folder(fresh)
-            put_in_place(fresh, place)
+            whole_files.flush(fresh / MANIFEST)
+            whole_files.flush_folder(fresh)
+            whole_files.put_in_place(fresh, place)
         self.prune(keep)
 
     def prune(self, keep: Collection[int] = ()) -> None:
@@ -217,10 +210,10 @@ def _shard(place: Path, rank: int) -> Path:
 
 
 def _write_shard(fresh: Path, place: Path, rank: int, arrays: Mapping[str, Array]) -> FileStamp:
-    with naming_file(_shard(place, rank)):
+    with whole_files.naming_file(_shard(place, rank)):
         fresh.mkdir(parents=True, exist_ok=True)
         stamp = write_tensors(_shard(fresh, rank), arrays)
-        flush_folder(fresh)
+        whole_files.flush_folder(fresh)
         return stamp
 
 
@@ -228,10 +221,10 @@ def _remove_step(place: Path) -> None:
     """Remove a step: nobody sees a part of it under its name, or takes it for a complete one."""
     hidden = place
     if _NAMED.fullmatch(place.name):
-        hidden = beside(place, token_hex(8))
+        hidden = whole_files.beside(place, token_hex(8))
         place.rename(hidden)
     try:
-        flush_folder(place.parent)
+        whole_files.flush_folder(place.parent)
     finally:
         (hidden / MANIFEST).unlink(missing_ok=True)
-        remove(hidden)
+        whole_files.remove(hidden)

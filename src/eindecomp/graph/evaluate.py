@@ -261,14 +261,11 @@ def _gather(op: Gather, table: Array, index: Array, vertex: Vertex) -> Array:
 def _scatter_add(op: ScatterAdd, source: Array, index: Array, vertex: Vertex) -> Array:
     _check_index(index, vertex.shape[op.axis], vertex)
     space = tuple(dict.fromkeys((*op.source, *op.index)))
-    sizes = dict(zip(op.source, source.shape, strict=True))
-    sizes |= dict(zip(op.index, index.shape, strict=True))
     where = {label: slice(None) for label in space}
-    shape = tuple(sizes[label] for label in space)
-    place = [_lay_index(label, list(space), shape) for label in op.table]
-    rows = np.broadcast_to(_lay_out(index, op.index, space, where), shape)
+    laid = (_lay_out(index, op.index, space, where), _lay_out(source, op.source, space, where))
+    rows, added = np.broadcast_arrays(*laid)
+    place = [_lay_index(label, list(space), rows.shape) for label in op.table]
     total = np.zeros(vertex.shape, widen(vertex.dtype))
-    added = np.broadcast_to(_lay_out(source, op.source, space, where), shape)
     np.add.at(total, (*place[: op.axis], rows, *place[op.axis :]), added.astype(total.dtype))
     return total
 

@@ -132,6 +132,5 @@ def _sets(vertex: Vertex, agg: Monoid, types: Types) -> tuple[Operands, ...]:
 
 def _result(vertex: Vertex, operands: Operands, agg: Monoid, types: Types) -> Monoid | None:
     """The ⊕ of what a vertex makes of operands in parts."""
-    if not isinstance(vertex.op, EinSum):
-        return agg
-    return carried(vertex.op.join, operands, agg, types)
+    op = vertex.op
+    return carried(op.join, operands, agg, types) if isinstance(op, EinSum) else agg

@@ -60,17 +60,15 @@ class ApartProgram:
         del donated  # their arrays are let go of with the tensors
         check_space(self.program.graph, self.space)
         record = RunRecord(self.program, on_event)
-        run = _ApartRun(self, self._devices(scalars), inputs, record)
+        library, program = library_of("numpy"), self.program
+        devices = [Device(program, row.device, library, scalars) for row in self.rows]
+        run = _ApartRun(self, devices, inputs, record)
         with np.errstate(all="ignore"):
             for number, step in enumerate(self.program.steps):
                 run.carry_out(number, step)
         tensors = {v.name: self._output(v.name, run) for v in self.program.graph.outputs}
         peak = max(device.peak for device in run.devices)
         return record.result(tensors, placed=run.placed, peak=peak)
-
-    def _devices(self, scalars: Mapping[str, Any]) -> list[Device]:
-        library = library_of("numpy")
-        return [Device(self.program, row.device, library, scalars) for row in self.rows]
 
     def _output(self, name: str, run: _ApartRun) -> Tensor:
         number = self.program.outputs.get(name)

@@ -180,7 +180,8 @@ class _Binder:
                 load, into = self.load, step.into
                 return BoundStep(lambda memory: load(memory, into))
             case steps.Generate():
-                return BoundStep(self._generate(step, own))
+                name = self.program.buffers[step.into].tensor
+                return BoundStep(self._filling(step.into, name, own.box))
             case steps.Compute():
                 return BoundStep(self._compute(step, own))
             case steps.Move():
@@ -214,9 +215,6 @@ class _Binder:
         return make
 
     # What it does alone
-
-    def _generate(self, step: steps.Generate, own: DeviceStep) -> Do:
-        return self._filling(step.into, self.program.buffers[step.into].tensor, own.box)
 
     def _filling(self, into: int, name: str, box: Box) -> Do:
         """What makes room for a buffer, with a fill of this name in it."""

@@ -156,12 +156,9 @@ def _scatter_add(op: ScatterAdd, source: Array, index: Array, out: Array) -> Non
         _add_rows(op, source, index, out)
         return
     space = tuple(dict.fromkeys((*op.source, *op.index)))
-    sizes = dict(zip(op.source, source.shape, strict=True))
-    sizes |= dict(zip(op.index, index.shape, strict=True))
-    shape = tuple(sizes[label] for label in space)
-    place = [_along(label, space, shape) for label in op.table]
-    rows = np.broadcast_to(_spread(index, op.index, space), shape)
-    added = np.broadcast_to(_spread(source, op.source, space), shape)
+    laid = (_spread(index, op.index, space), _spread(source, op.source, space))
+    rows, added = np.broadcast_arrays(*laid)
+    place = [_along(label, space, rows.shape) for label in op.table]
     total = np.zeros(out.shape, widen(out.dtype))
     np.add.at(total, (*place[: op.axis], rows, *place[op.axis :]), added.astype(total.dtype))
     out[...] = total

@@ -340,8 +340,7 @@ def _gather(op: Gather, table: jax.Array, index: jax.Array) -> jax.Array:
 def _scatter_add(
     op: ScatterAdd, source: jax.Array, index: jax.Array, rows: int, wide: DType
 ) -> jax.Array:
-    sizes = dict(zip(op.source, source.shape, strict=True))
-    sizes |= dict(zip(op.index, index.shape, strict=True))
+    sizes = sizes_of([op.source, op.index], [source, index])
     shared = tuple(label for label in op.table if label in op.index)
     whole = tuple(label for label in op.table if label not in op.index)
     space = (*op.index, *whole)
