@@ -11,7 +11,13 @@ from eindecomp.above import from_above
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
-from eindecomp.graph.rewrites.recompute import AUTO, LAYERS, Recompute, recompute_form, recomputed
+from eindecomp.graph.rewrites.recompute import (
+    AUTO,
+    LAYERS,
+    Recompute,
+    recompute_form,
+    recomputed,
+)
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
 from eindecomp.graph.work import operations
 from eindecomp.layout.mesh import BALANCED, WHOLE

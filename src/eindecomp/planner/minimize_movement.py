@@ -23,7 +23,13 @@ from eindecomp.layout.view import View, planned_views
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.cost import decided_cost
 from eindecomp.planner.costs.least_prices import LeastSeconds
-from eindecomp.planner.costs.price import Price, PriceInBytes, PriceInSeconds, may_repeat, price_of
+from eindecomp.planner.costs.price import (
+    Price,
+    PriceInBytes,
+    PriceInSeconds,
+    may_repeat,
+    price_of,
+)
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     any_plan,
@@ -43,7 +49,11 @@ from eindecomp.planner.search.search import (
     part_of_time,
     solve,
 )
-from eindecomp.planner.search.smallest_plan import fitting_plan, refuse_too_little, within_memory
+from eindecomp.planner.search.smallest_plan import (
+    fitting_plan,
+    refuse_too_little,
+    within_memory,
+)
 from eindecomp.planner.space.choices import Choices, outward, parts_by_label
 from eindecomp.planner.space.pending import waiting_of
 from eindecomp.planner.space.pin import choices_reaching
@@ -167,7 +177,11 @@ def _is_seldom_met(price: Price) -> bool:
 
 
 def _chosen(
-    search: Search, relaxed: Relaxed, first: Outcome | None, starts: Starts, deadline: float
+    search: Search,
+    relaxed: Relaxed,
+    first: Outcome | None,
+    starts: Starts,
+    deadline: float,
 ) -> Outcome:
     """The best choice of axes that is found in time, or the first one if that is better."""
     left = deadline - planning_time()
@@ -288,7 +302,10 @@ class Starts:
 
 
 def _improve_strategies(
-    search: Search, outcome: Outcome, starts: Starts, deadline: float
+    search: Search,
+    outcome: Outcome,
+    starts: Starts,
+    deadline: float,
 ) -> Outcome:
     """The better of an outcome that is not proved optimal and what searches under strategies find.
 

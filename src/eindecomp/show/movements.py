@@ -26,7 +26,13 @@ from eindecomp.planner.costs.named_rows import fetched as fetched_as
 from eindecomp.planner.costs.price import Price, beyond, hidden, may_repeat, price_of
 from eindecomp.planner.minimize_bound import BoundModel
 from eindecomp.planner.plan import Plan
-from eindecomp.planner.space.choices import Choices, choices, decided_choices, refined, summed_axes
+from eindecomp.planner.space.choices import (
+    Choices,
+    choices,
+    decided_choices,
+    refined,
+    summed_axes,
+)
 from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of

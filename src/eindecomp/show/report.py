@@ -28,7 +28,13 @@ from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.show.compare import compare as compare_plan
 from eindecomp.show.compare import row_words
-from eindecomp.show.explain import alternative_words, any_schedule_words, meaning, notes_of, summary
+from eindecomp.show.explain import (
+    alternative_words,
+    any_schedule_words,
+    meaning,
+    notes_of,
+    summary,
+)
 from eindecomp.show.movements import alike, next_best
 from eindecomp.show.report_vertices import Shared, bands, vertex_content
 from eindecomp.show.rows import Row, rows_of

@@ -18,7 +18,9 @@ from typing import Any
 
 import torch.distributed as dist
 from torch import fx, nn
-from torch._C._distributed_c10d import _resolve_process_group  # pyright: ignore[reportPrivateUsage] - the only way from name to group
+from torch._C._distributed_c10d import (
+    _resolve_process_group,  # pyright: ignore[reportPrivateUsage] - the only way from name to group
+)
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -38,7 +38,13 @@ from eindecomp.planner.costs.collectives import (
     received,
     rounds_of,
 )
-from eindecomp.planner.costs.machine import Collective, Machine, best_rate, function_seconds, rate
+from eindecomp.planner.costs.machine import (
+    Collective,
+    Machine,
+    best_rate,
+    function_seconds,
+    rate,
+)
 from eindecomp.planner.costs.named_rows import reduced
 from eindecomp.planner.costs.parts import fetched_in_parts
 from eindecomp.planner.space.choices import Choices
