@@ -92,9 +92,7 @@ class Request:
             "WHERE", "free (inputs lie wherever they are read) or sharded (each over all devices)"
         ),
     ] = "free"
-    mesh: Annotated[str | None, _option("node=4,gpu=8", "axes of the devices, outermost first")] = (
-        None
-    )
+    mesh: Annotated[str | None, _option("node=4,gpu=8", "axes of devices, outermost first")] = None
     memory: Annotated[str | None, _option("70GB", "the most memory a device may use")] = None
     machine: Annotated[
         str | None,

@@ -69,12 +69,8 @@ class InputOptions:
             "s=0.5 for run-time scalars; repeat it for several",
         ),
     ] = None
-    random: Annotated[bool, flag("--random", "draw random inputs, the same for the same seed")] = (
-        False
-    )
-    seed: Annotated[int | None, option("N", "seed of the random inputs; 0 by default", min=0)] = (
-        None
-    )
+    random: Annotated[bool, flag("--random", "draw random inputs, the same for a seed")] = False
+    seed: Annotated[int | None, option("N", "seed of random inputs; 0 by default", min=0)] = None
 
     def __post_init__(self) -> None:
         if self.random and self.data:

@@ -23,6 +23,8 @@ from eindecomp.frontends.draft import (
 from eindecomp.graph.ops import Concat, Fill, Gather, Reshape, ScatterAdd, Slice
 from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, replace_args, used_args
 
+Pairs = Sequence[tuple[int, int]]
+
 
 def without_axis(draft: Draft, array: View, place: int) -> View:
     """The array with a dimension of size 1 that is no longer an axis of the vertex."""
@@ -266,9 +268,7 @@ def _order(array: View) -> list[int]:
     return [next(by_axis) if k in ranks else k for k in range(len(axes))]
 
 
-def gathered(
-    draft: Draft, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
-) -> View:
+def gathered(draft: Draft, table: View, place: int, index: View, shared: Pairs = ()) -> View:
     """What lies at given indices along a dimension of a table.
 
     The dimensions of the index take the place of the one that is looked up. `shared` are pairs of
@@ -292,9 +292,7 @@ def gathered(
     return draft.add(op, [(table.vertex, own_rows), (index.vertex, own)])
 
 
-def _formula_of(
-    draft: Draft, table: View, place: int, index: View, shared: Sequence[tuple[int, int]]
-) -> View | None:
+def _formula_of(draft: Draft, table: View, place: int, index: View, shared: Pairs) -> View | None:
     """The lookup as a formula, where both the table and the indices are formulas."""
     at = formulas.as_formula(draft, index)
     if at is None or formulas.as_formula(draft, table) is None:

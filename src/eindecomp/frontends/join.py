@@ -26,6 +26,7 @@ from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Arg, Expr, call, replace_args
 from eindecomp.lang.scalar_types import type_of
 
+Agg = str | Monoid
 _REPEATS = {"sum": "mul", "prod": "pow"}
 """What repeating elements comes to in these aggregations."""
 _IDEMPOTENT = ("max", "min", "any", "all")
@@ -49,11 +50,7 @@ class Indexed:
 
 
 def joined(
-    draft: Draft,
-    reads: Sequence[Indexed],
-    output: Sequence[int],
-    join: Expr,
-    agg: str | Monoid | None,
+    draft: Draft, reads: Sequence[Indexed], output: Sequence[int], join: Expr, agg: Agg | None
 ) -> View:
     """Add an EinSum: equal symbols are aligned, those that are not in `output` are aggregated.
 
@@ -94,7 +91,7 @@ def _as_they_lie(reads: Sequence[Indexed], labels: tuple[str, ...]) -> tuple[str
     return labels
 
 
-def _is_needless(agg: str | Monoid, reads: Sequence[Indexed], join: Expr) -> bool:
+def _is_needless(agg: Agg, reads: Sequence[Indexed], join: Expr) -> bool:
     """Whether an aggregation of single elements changes none: it may turn truth into numbers."""
     name = agg if isinstance(agg, str) else agg.name
     if name in ("sum", "prod"):
@@ -203,7 +200,7 @@ def _dim(
     return tuple(_Part(n, f"s{symbol}f{k}" if k in held else "") for k, n in enumerate(factors))
 
 
-def _repeated(join: Expr, times: int, agg: str | Monoid) -> Expr:
+def _repeated(join: Expr, times: int, agg: Agg) -> Expr:
     """The join that accounts for aggregated elements that all operands only repeat."""
     name = agg if isinstance(agg, str) else agg.name
     if times == 1 or name in _IDEMPOTENT:

@@ -227,9 +227,7 @@ class Trace:
         """Arrays one after another along a dimension."""
         return arrange.concatenated(self._draft, arrays, place)
 
-    def take(
-        self, table: View, place: int, index: View, shared: Sequence[tuple[int, int]] = ()
-    ) -> View:
+    def take(self, table: View, place: int, index: View, shared: arrange.Pairs = ()) -> View:
         """The elements at indices along a dimension, which those of the index replace.
 
         `shared` are pairs of a dimension of the table and one of the index that are the same.

@@ -49,12 +49,15 @@ ANY = (
 DIFFERS = "Time was up, or Ctrl-C ended planning; another run may find another plan:"
 
 
+Listener = Callable[[Progress], None] | None
+
+
 def compare(
     plan: Plan,
     strategies: Mapping[str, GivenStrategy | None] | None = None,
     *,
     time_limit: float = 60,
-    on_event: Callable[[Progress], None] | None = None,
+    on_event: Listener = None,
 ) -> Comparison:
     """Plan the same graph under each strategy: those that apply to it, or the given ones by name,
     of which None is free.
@@ -90,11 +93,7 @@ def compare(
 
 
 def _planned_under(
-    plan: Plan,
-    name: str,
-    strategy: GivenStrategy | None,
-    time_limit: float,
-    on_event: Callable[[Progress], None] | None,
+    plan: Plan, name: str, strategy: GivenStrategy | None, time_limit: float, on_event: Listener
 ) -> Compared:
     """The row of one strategy: the same graph planned under it."""
     shown = strategy_form(strategy)

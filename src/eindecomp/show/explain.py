@@ -15,6 +15,7 @@ from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.graph.turns import in_turns
 from eindecomp.layout.mesh import BALANCED, ROWS
 from eindecomp.planner.any_schedule import AgainstAny, product_alone, whole_plan
+from eindecomp.planner.costs.cost import Number
 from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, may_repeat
 from eindecomp.planner.plan import Plan
@@ -224,13 +225,9 @@ def alternative_words(plan: Plan, other: Alternative | None) -> str:
         within = "" if plan.strategy is None else " within this strategy"
         return f"no other cut is possible{within}{' with these pins' if plan.pin else ''}"
     nothing = _NOTHING * plan.cost if plan.objective == "time" else 0
-    named = {
-        "join": other.join,
-        "aggregate": other.aggregate,
-        "repartition": other.repartition,
-        "compute": other.compute,
-        "its readers' repartition": other.handover,
-    }
+    parts = ("join", "aggregate", "repartition", "compute")
+    named: dict[str, Number] = {part: getattr(other, part) for part in parts}
+    named["its readers' repartition"] = other.handover
     changes = {name: more for name, more in named.items() if abs(more) > nothing}
     detail = ", ".join(
         f"{name} {'+' if more > 0 else ''}{short(more, plan.objective)}"

@@ -197,11 +197,7 @@ def _apart(grid: _Grid, a: int, b: int) -> float:
 
 
 def _settle(
-    row: list[int],
-    wanted: list[float],
-    weights: list[float],
-    gaps: list[float],
-    across: list[float],
+    row: list[int], wanted: list[float], pulls: list[float], gaps: list[float], across: list[float]
 ) -> None:
     """The places nearest to the wanted ones that keep the order and the gaps.
 
@@ -210,7 +206,7 @@ def _settle(
     offsets = list(accumulate(gaps, initial=0.0))
     blocks: list[tuple[float, float, int]] = []
     for k in range(len(row)):
-        mean, weight, count = wanted[k] - offsets[k], weights[k], 1
+        mean, weight, count = wanted[k] - offsets[k], pulls[k], 1
         while blocks and blocks[-1][0] > mean:
             before, more, size = blocks.pop()
             mean = (mean * weight + before * more) / (weight + more)

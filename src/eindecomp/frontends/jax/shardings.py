@@ -295,9 +295,8 @@ def compare(planned: Mapping[str, int], collectives: Iterable[CompiledCollective
         name = each.vertex or OTHER
         counted[name] += each.bytes
         kinds[name][each.kind] += each.times
-    return Verification(
-        tuple(
-            Verified(name, planned.get(name, 0), counted[name], in_words(kinds[name]))
-            for name in dict.fromkeys((*planned, *kinds))
-        )
+    rows = (
+        Verified(name, planned.get(name, 0), counted[name], in_words(kinds[name]))
+        for name in dict.fromkeys((*planned, *kinds))
     )
+    return Verification(tuple(rows))

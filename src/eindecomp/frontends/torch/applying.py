@@ -26,13 +26,12 @@ from eindecomp.errors import InputError, RunError
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.torch.importing import Imported
 from eindecomp.frontends.torch.interpreter import placeholders, walk
-from eindecomp.frontends.torch.wishes import Placements, Wanted, Wish, wishes_of
+from eindecomp.frontends.torch.wishes import Operands, Placements, Wanted, Wish, wishes_of
 
 if TYPE_CHECKING:
     from eindecomp.planner.plan import Plan
 
     Layouts = Mapping[str, tuple[Placements, ...]]
-    Operands = Mapping[str, tuple[Placements | None, ...]]
 
 Listener = Callable[[Wish | None, fx.Node, str], None]
 """Called after each operator with its wish, its node, and why its operands were gathered, if so."""

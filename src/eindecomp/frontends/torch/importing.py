@@ -19,7 +19,7 @@ from eindecomp.errors import GraphError, InputError
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.input_names import free_name, input_name, key_of
 from eindecomp.frontends.torch.exporting import exported_program, named_tensors
-from eindecomp.frontends.torch.interpreter import Interpreter, placeholders, walk
+from eindecomp.frontends.torch.interpreter import Interpreter, Values, placeholders, walk
 from eindecomp.frontends.torch.operators import (  # noqa: F401 - which registers operators
     aggregations,  # pyright: ignore[reportUnusedImport]
     contractions,  # pyright: ignore[reportUnusedImport]
@@ -201,15 +201,13 @@ _GUESSES = {3: ("b", "s", None), 4: ("b", "c", "y", "x")}
 """What the dimensions of an input of so many may be: batch, then sequence, or an image."""
 
 
-def _inputs(
-    trace: Trace, module: nn.Module, program: ExportedProgram
-) -> tuple[dict[fx.Node, Any], list[str]]:
+def _inputs(trace: Trace, module: nn.Module, program: ExportedProgram) -> tuple[Values, list[str]]:
     """The value of every placeholder, and the names of the inputs that are not weights."""
     tensors = dict(named_tensors(module))
     first = {id(tensor): name for name, tensor in named_tensors(module, each_once=True)}
     kinds = torch.export.graph_signature.InputKind
     nodes = {node.name: node for node in placeholders(program.graph)}
-    values: dict[fx.Node, Any] = {}
+    values: Values = {}
     rebuilt = rebuilt_buffers(module)
     given: list[str] = []
     weights: dict[str, View] = {}

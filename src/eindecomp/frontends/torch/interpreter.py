@@ -25,17 +25,15 @@ _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that run a graph of their own."""
 
 
+Values = dict[fx.Node, Any]
+
+
 def placeholders(graph: fx.Graph) -> list[fx.Node]:
     """The inputs of a graph of torch."""
     return [node for node in graph.nodes if node.op == "placeholder"]
 
 
-def walk(
-    graph: fx.Graph,
-    values: dict[fx.Node, Any],
-    owner: Any,
-    call: Callable[[fx.Node, dict[fx.Node, Any]], Any],
-) -> Any:
+def walk(graph: fx.Graph, values: Values, own: Any, call: Callable[[fx.Node, Values], Any]) -> Any:
     """What a graph returns, with `call` giving the value of each operator.
 
     `values` has those of the placeholders, and gets those of all other nodes. Graphs that switch
@@ -46,7 +44,7 @@ def walk(
             case "placeholder":
                 pass
             case "get_attr":
-                values[node] = python_operator.attrgetter(str(node.target))(owner)
+                values[node] = python_operator.attrgetter(str(node.target))(own)
             case "call_function" if str(node.target).rpartition(".")[0] in _CHECKS:
                 values[node] = None
             case "call_function" if str(node.target) in _WRAPPERS:
@@ -74,7 +72,7 @@ class Interpreter:
         self._within: fx.Node | None = None
         """The operator that is imported as others."""
 
-    def call(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    def call(self, node: fx.Node, values: Values) -> Any:
         """What comes of an operator."""
         before, outer = self.trace.count, self._within
         args, kwargs = cast(

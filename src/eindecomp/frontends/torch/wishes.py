@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Placements = tuple[Placement, ...]
 """One placement for each dimension of the device mesh."""
+Operands = Mapping[str, tuple[Placements | None, ...]]
+"""How each vertex wants its operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,7 @@ class Wish:
 
 
 def wishes_of(
-    imported: Imported,
-    planned: Graph,
-    homes: Mapping[str, Placements],
-    operands: Mapping[str, tuple[Placements | None, ...]],
+    imported: Imported, planned: Graph, homes: Mapping[str, Placements], operands: Operands
 ) -> dict[fx.Node, Wish]:
     """The wishes of all operators that compute something.
 
@@ -120,12 +119,7 @@ def _is_view(node: fx.Node, imported: Imported) -> bool:
 class _Readers:
     """The readers of each tensor in the plan, and the order in which operators were imported."""
 
-    def __init__(
-        self,
-        imported: Imported,
-        planned: Graph,
-        operands: Mapping[str, tuple[Placements | None, ...]],
-    ) -> None:
+    def __init__(self, imported: Imported, planned: Graph, operands: Operands) -> None:
         self.imported, self.graph, self.operands = imported, planned, operands
         self.known_as = imported_names(planned, imported.graph)
         self.order = {name: k for k, name in enumerate(imported.graph)}

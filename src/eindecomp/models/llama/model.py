@@ -364,17 +364,12 @@ class Llama:
         return self._counted(self._placed.run(plan, {"ids": ids, "R": table, **more}))
 
     def _store(
-        self,
-        cache: Cache,
-        stored: Mapping[str, Tensor],
-        lengths: Array,
-        cached: int,
-        latest: int = 0,
+        self, cache: Cache, kept: Mapping[str, Tensor], lengths: Array, cached: int, latest: int = 0
     ) -> None:
         """Store the latest keys and values of a cache, or those of a prompt, with those before."""
         at = cache.places(lengths, cached, latest)
         plan = self.plan("store", cache.batch, cached, cache.room)
-        result = self._counted(self._placed.run(plan, {"at": at, **stored, **cache.tied}))
+        result = self._counted(self._placed.run(plan, {"at": at, **kept, **cache.tied}))
         cache.store(result, lengths + latest)
 
     def _counted(self, result: Result) -> Result:

@@ -144,10 +144,7 @@ class PlacedWeights:
     """Runs plans that read the same weights, which are placed once in each layout."""
 
     def __init__(
-        self,
-        weights: Mapping[str, Any],
-        engine: str | Engine,
-        options: Mapping[str, Any] | None = None,
+        self, weights: Mapping[str, Any], engine: str | Engine, options: Mapping[str, Any] | None
     ) -> None:
         self.engine = engine_of(engine, options)
         self._latest: Mapping[str, Any] = weights

@@ -243,12 +243,9 @@ def read_generation(folder: str | Path) -> Generation:
     stops = cast("list[Any]", ids if isinstance(ids, list) else [] if ids is None else [ids])
     if not all(type(stop) is int for stop in stops):
         raise InputError(f"{path}: eos_token_id is {quote(stops)}, not token numbers")
-    return Generation(
-        frozenset(stops),
-        {
-            name: quote(values[name])
-            for name, neutral in _GREEDY.items()
-            if values.get(name) not in (None, neutral)
-        },
-        path.name,
-    )
+    unsupported = {
+        name: quote(values[name])
+        for name, neutral in _GREEDY.items()
+        if values.get(name) not in (None, neutral)
+    }
+    return Generation(frozenset(stops), unsupported, path.name)

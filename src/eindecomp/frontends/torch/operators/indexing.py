@@ -79,15 +79,10 @@ def _along(op: Operation, x: View, dim: int, index: View, src: View) -> RowsAt:
 
 @operator("aten.scatter")
 def scatter(
-    op: Operation,
-    x: View,
-    dim: int,
-    index: View,
-    src: View | None = None,
-    value: Number | None = None,
+    op: Operation, x: View, dim: int, index: View, src: View | None = None, value: Number = 0
 ) -> View:
     """Elements written at indices along a dimension."""
-    given = op.trace.number(value or 0, op.dtype, index.shape) if src is None else src
+    given = op.trace.number(value, op.dtype, index.shape) if src is None else src
     return put_into(op.trace, x, _along(op, x, dim, index, given))
 
 

@@ -118,7 +118,10 @@ def select(op: Operation, x: View, dim: int, index: int) -> View:
     return op.trace.index(x, place, index % x.shape[place])
 
 
-def bounds(x: View, place: int, start: int | None, end: int | None) -> tuple[int, int]:
+End = int | None
+
+
+def bounds(x: View, place: int, start: End, end: End) -> tuple[int, int]:
     """A range as torch reads it: from the end if negative, and cut to size."""
     low, high, _ = slice(start, end).indices(x.shape[place])
     return low, max(low, high)
@@ -126,12 +129,7 @@ def bounds(x: View, place: int, start: int | None, end: int | None) -> tuple[int
 
 @operator("aten.slice.Tensor")
 def slice_(
-    op: Operation,
-    x: View,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
+    op: Operation, x: View, dim: int = 0, start: End = None, end: End = None, step: int = 1
 ) -> View:
     """A range along a dimension."""
     place = dim % len(x.dims)
