@@ -100,10 +100,10 @@ class Peer:
         rate = torch.tensor(lr / (1 - 0.9**self.steps), device=x.device)
         root = torch.tensor((1 - 0.95**self.steps) ** 0.5, device=x.device)
         with torch.no_grad():
-            grads = [weight.grad for weight in self.weights.values()]
-            self.update([*self.weights.values()], grads, *self.moments.values(), rate, root, lr)
-        for weight in self.weights.values():
-            weight.grad = None
+            # One by one: compiled together, they take minutes to compile, and no less to compute.
+            for weight, *state in zip(self.weights.values(), *self.moments.values(), strict=True):
+                self.update(weight, weight.grad, *state, rate, root, lr)
+                weight.grad = None
         return float(loss.detach())
 
     def _norm(self, x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
@@ -146,14 +146,12 @@ def _rotated(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     return torch.cat([first * cos + second * minus, first * sin + second * cos], -1)
 
 
-def _update(weights, grads, masters, means, squares, rate, root, lr):
-    rows = zip(weights, grads, masters, means, squares, strict=True)
-    for weight, grad, master, mean, square in rows:
-        wide = grad.float()
-        mean.add_(0.1 * (wide - mean))
-        square.mul_(0.95).add_(0.05 * wide * wide)
-        master.mul_(1 - lr * 0.1).sub_(rate * mean / (square.sqrt() / root + 1e-8))
-        weight.copy_(master)
+def _update(weight, grad, master, mean, square, rate, root, lr):
+    wide = grad.float()
+    mean.add_(0.1 * (wide - mean))
+    square.mul_(0.95).add_(0.05 * wide * wide)
+    master.mul_(1 - lr * 0.1).sub_(rate * mean / (square.sqrt() / root + 1e-8))
+    weight.copy_(master)
 
 
 @dataclass
@@ -192,6 +190,7 @@ class Race:
             peak = torch.cuda.max_memory_allocated() - others
             self.peaks[name] = max(self.peaks[name], peak)
         self.seconds[name].append(perf_counter() - started)
+        print(f"{name} step {len(self.seconds[name])}: {self.seconds[name][-1]:.3f} s", flush=True)
 
 
 def main() -> None:

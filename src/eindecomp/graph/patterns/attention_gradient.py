@@ -68,6 +68,8 @@ class _Reading:
         """The gradient in which scores get `back`, which is weights · (passed - mean)."""
         terms, one, [part] = self.terms, self.one, self.one.parts
         average, averaged, number = self._product(mean, one.output)
+        if not averaged:
+            return None
         whole, _, _ = self._product(back, average)
         whole = whole.renamed({KEY: part.key})
         match terms.unfold(terms.arg(whole)):
