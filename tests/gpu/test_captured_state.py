@@ -37,11 +37,11 @@ def drawn(rng, *shape):
 class Both:
     """The same steps on the GPU and by the reference."""
 
-    def __init__(self, bind, graph):
+    def __init__(self, bind, graph, **options):
         self.graph = graph
         rng = self.rng = np.random.default_rng(0)
         self.weights = {"W": drawn(rng, 64, 64), "E": drawn(rng, 5, 64)}
-        self.executable = ed.compile(ed.plan(graph, 1), "torch", device="cuda")
+        self.executable = ed.compile(ed.plan(graph, 1), "torch", device="cuda", **options)
         self.bound = self.executable.bind(self.weights) if bind else self.executable
         self.more = {} if bind else self.executable.place(self.weights)
 

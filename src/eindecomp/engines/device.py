@@ -67,12 +67,16 @@ class Device:
 
     # What it computes alone
 
-    def generate(self, step: Generate) -> None:
+    def generate(self, own: DeviceStep) -> None:
         """Make the device's block of a fill."""
+        step = own.step
+        assert isinstance(step, Generate)  # noqa: S101
         self._fill(step.into, self.program.buffers[step.into].tensor)
 
-    def make_room(self, step: Move, own: DeviceStep) -> HeldBlock:
+    def make_room(self, own: DeviceStep) -> HeldBlock:
         """Make the block that a move fills; with the identity in it, where nothing comes."""
+        step = own.step
+        assert isinstance(step, Move)  # noqa: S101
         return self._fill(step.into, step.identity) if own.is_identity else self.allocate(step.into)
 
     def _fill(self, into: int, name: str) -> HeldBlock:
@@ -83,8 +87,10 @@ class Device:
         held.arrived = None
         return held
 
-    def compute(self, step: Compute, own: DeviceStep) -> None:
+    def compute(self, own: DeviceStep) -> None:
         """Call the kernel of a vertex for the device's tile."""
+        step = own.step
+        assert isinstance(step, Compute)  # noqa: S101
         operands = [
             None if read is None or box is None else self.read(read.buffer, box)[0]
             for read, box in zip(step.reads, own.reads, strict=True)
@@ -98,14 +104,14 @@ class Device:
             kernel.whole(operands, out[0], scalars)
         held.arrived = None
 
-    def reduce(
-        self, step: ReduceScatter, own: DeviceStep, parts: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def reduce(self, own: DeviceStep, parts: Iterable[tuple[Any, ...]]) -> None:
         """Combine partial results, in their order, and finish the device's block of the result.
 
         Each part is an array of `fetch`, or several, taken one at a time: the first becomes the
         total, so that no more than two parts are held at once.
         """
+        step = own.step
+        assert isinstance(step, ReduceScatter)  # noqa: S101
         home = self.allocate(step.into)
         if not volume(own.box):
             return

@@ -124,7 +124,13 @@ def written(path, vertex, array, blocks):
     for rank, boxes in enumerate(blocks):
         parts = {name: array[within(box, uncut(array.shape))] for name, box in boxes.items()}
         write_tensors(step.shard(rank), parts)
-    return read_sharded(step, Field(step.manifest)["shards"], {"Z": vertex})["Z"]
+    labels = [f"i{k}" for k in range(array.ndim)]
+    sides = [f"{label}: {size}" for label, size in zip(labels, array.shape, strict=True)]
+    text = f"input Z[{', '.join(sides)}] {vertex.dtype}"
+    graph = ed.parse(
+        f"{text}\nV[{','.join(labels)}] <- Z[{','.join(labels)}]\noutput V\ntie Z <- V"
+    )
+    return read_sharded(step, Field(step.manifest)["shards"], graph)["Z"]
 
 
 def uncut(shape):

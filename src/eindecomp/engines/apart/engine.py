@@ -115,14 +115,14 @@ class _ApartRun:
             case steps.Load():
                 self._load(device, step, own)
             case steps.Generate():
-                device.generate(step)
+                device.generate(own)
             case steps.Compute():
-                device.compute(step, own)
+                device.compute(own)
             case steps.Move():
                 self._move(device, step, own)
             case steps.ReduceScatter():
                 members = (self.devices[member] for member in own.members)
-                device.reduce(step, own, (self._part(device, m, step, own.box) for m in members))
+                device.reduce(own, (self._part(device, m, step, own.box) for m in members))
             case steps.AllGather():
                 for piece in own.exchange.receives:
                     peer = self.devices[piece.peer]
@@ -159,7 +159,7 @@ class _ApartRun:
             views = device.read(step.source, own.box)
             device.hold(step.into, HeldBlock(own.box, views, 0))
             return
-        held = device.make_room(step, own)
+        held = device.make_room(own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
             peer = self.devices[piece.peer]
             if step.rows is None:

@@ -144,19 +144,19 @@ class _Running:
             case steps.Load():
                 pass  # when it is read
             case steps.Generate():
-                device.generate(step)
+                device.generate(own)
             case steps.Compute():
                 for read, box in zip(step.reads, own.reads, strict=True):
                     if read is not None and box is not None:
                         self._have(read.buffer, box)
-                device.compute(step, own)
+                device.compute(own)
             case steps.Move():
                 self._move(step, own)
             case steps.ReduceScatter():
                 members = own.members if volume(own.box) else ()
                 peers = (self._peer(member, step.source, own.box) for member in members)
                 parts = (device.fetch(peer, step.source, own.box) for peer in peers)
-                device.reduce(step, own, parts)
+                device.reduce(own, parts)
             case steps.AllGather():
                 self._gather(step, own)
             case steps.Free():
@@ -177,7 +177,7 @@ class _Running:
         into = self.program.buffers[step.into]
         if is_view(self.program, into, self.device.number) and volume(own.box):
             return  # when it is read
-        self.device.make_room(step, own)
+        self.device.make_room(own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
             peer = self._peer(piece.peer, step.source, piece.box)
             self.device.copy_block(step.into, peer, step.source, piece.box)

@@ -226,7 +226,9 @@ class Paging:
             staging = replace(staging, block=min(staging.block, largest))
         arena = arena_bytes(workload, self.limit, MARGIN)
         schedule = make_schedule(workload, links, arena, staging)
-        return Replay(schedule, self.ready, self.windows, self.host, self.memory, read, copies)
+        captures = self.ready.fuse and self.device.type == "cuda" and not self.ready.waits
+        made = self.ready, self.windows, self.host, self.memory, read, copies
+        return Replay(schedule, *made, captures)
 
     def workload(
         self, lasting: frozenset[int], read: Collection[int] = (), renewing: Collection[str] = ()

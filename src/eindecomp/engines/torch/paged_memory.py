@@ -122,6 +122,8 @@ class ArenaMemory:
         self._memory: torch.Tensor | None = None
         self.regions: dict[int, Any] = {}
         """The regions of the user that have run in it, bound to their tensors."""
+        self.graphs: dict[int, Any] = {}
+        """What the user has captured of its work in it."""
         self._tenants: list[ref[Tenant]] = []
         self.lock = RLock()
         self._in_use = False
@@ -143,18 +145,22 @@ class ArenaMemory:
         known = self.user is user and self._memory is not None
         if not known:
             self.evacuate()
-            self.regions.clear()
+            self._forget()
         if self._memory is None or len(self._memory) != nbytes:
             self.free()
             self._memory = _empty_on(self.device, nbytes)
         self.user = user
         return self._memory, known
 
+    def _forget(self) -> None:
+        self.regions.clear()
+        self.graphs.clear()
+
     def free(self, user: object = None) -> None:
         """Let go of the arena, and of all that torch keeps for later; or only if it is a user's."""
         if user is None or self.user is user:
             self.evacuate()
-            self.regions.clear()
+            self._forget()
             self._memory = self.user = None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

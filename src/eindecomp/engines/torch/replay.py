@@ -1,7 +1,8 @@
 """Carrying out a schedule: what comes to the arena, is computed there and leaves it, run by run.
 
 Work goes to lanes: the streams of one GPU and the threads that feed them, or on the CPU threads
-alone.
+alone. Where launching takes long, what is computed between two waits is captured as a CUDA graph,
+and launched as a whole.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 
     Tensor = torch.Tensor
     Values = dict[int, tuple[Tensor, ...]]
+
+
+WORTH = 0.5  # of a run that goes into launching, from which on capturing pays
+_COMPILED = 2  # runs after which all is compiled, and seconds are telling
 
 
 class Lane:
@@ -90,10 +97,16 @@ class Replay:
     """The tiles that are read from disk in every run."""
     copies: Mapping[int, Tensor]
     """The tiles of files that the host keeps."""
+    captures: bool
+    """Whether work may be captured."""
     _resident: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """The tensor that each resident tile was filled from, held so that nobody reuses its memory."""
     overwritten: set[int] = field(default_factory=set[int])
     """The resident tiles that the latest run has begun to renew."""
+    _scalars: Sequence[Tensor] | None = None
+    """Where captured work reads the run-time scalars."""
+    _runs: int = 0
+    _is_worth: bool = False
 
     def __post_init__(self) -> None:
         device = self.ready.libraries[0].device
@@ -114,6 +127,19 @@ class Replay:
         count = staging.blocks if self.files else 0
         self.blocks = [self.host.empty(staging.block) for _ in range(count)]
 
+    @cached_property
+    def together(self) -> dict[int, list[int]]:
+        """What is computed with nobody waiting in between: actions, by the first of them."""
+        groups: dict[int, list[int]] = {}
+        first: int | None = None
+        for place, action in enumerate(self.schedule.actions):
+            if action.stream == COMPUTE:
+                if first is None or any(self.stream_of[wait] != COMPUTE for wait in action.waits):
+                    first = place
+                groups.setdefault(first, []).append(place)
+                first = None if place in self.awaited else first
+        return groups
+
     def run(
         self,
         values: Values,
@@ -126,17 +152,27 @@ class Replay:
         `there` are the tiles whose windows have what is read from the run before.
         """
         self.overwritten.clear()
+        if self._scalars is None:
+            self._scalars = [scalar.clone() for scalar in scalars]
+        for own, scalar in zip(self._scalars, scalars, strict=True):
+            own.copy_(scalar)
         values.update({tile: (copy,) for tile, copy in self.copies.items()})
         arena, untouched = self.memory.taken(self, self.schedule.arena)
         if not untouched:
             self._resident.clear()
-        run = _ScheduleRun(self, arena, values, scalars, heard)
+        captured = self._is_worth and heard is None
+        run = _ScheduleRun(self, arena, values, self._scalars, heard, captured)
+        begun = launched = perf_counter()
         try:
             self._load_resident(run, there)
             self._carry_out(run)
+            launched = perf_counter()
         finally:  # also of a run that was stopped: the next one uses the same memory
             for lane in self.lanes.values():
                 lane.finish()
+        self._runs += 1
+        if self.captures and self._runs == _COMPILED:
+            self._is_worth = launched - begun > WORTH * (perf_counter() - begun)
         kept = self.ready.tiled.kept
         nothing = self.host.empty(0)  # of which no schedule tells
         made = run.stored | run.renewed
@@ -182,6 +218,8 @@ class _ScheduleRun:
     values: Values
     scalars: Sequence[Tensor]
     heard: Heard | None
+    captured: bool
+    """Whether what is computed together is launched as one graph."""
     stored: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
     """What was made and has left the GPU, by window."""
     renewed: dict[int, Tensor] = field(default_factory=dict[int, "Tensor"])
@@ -212,24 +250,48 @@ class _ScheduleRun:
             if self.of.stream_of[wait] != action.stream:
                 lane.wait(self.marks[wait].result())
         with lane.work():
-            match action:
-                case Execute():
-                    self._compute(action)
-                case Fetch():
-                    self._fetch(action)
-                case Store():
-                    memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
-                    own = self._bytes(action.offset, action.nbytes)
-                    memory.copy_(own, non_blocking=True)
-                case Keep(offset=offset, nbytes=nbytes):
-                    self.of.overwritten.add(self.of.windows.tiles[action.renews])
-                    memory = self.renewed[action.tensor] = self._bytes(action.into, nbytes)
-                    memory.copy_(self._bytes(offset, nbytes), non_blocking=True)
-                case Prefetch():
-                    block = self.of.blocks[action.block][: action.nbytes]
-                    self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
+            if not (self.captured and action.stream == COMPUTE):
+                self._do(action)
+            elif place in self.of.together:
+                self._launch(place)
         if place in self.of.awaited:
             self.marks[place].set_result(lane.mark())
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Execute():
+                self._compute(action)
+            case Fetch():
+                self._fetch(action)
+            case Store():
+                memory = self.stored[action.tensor] = self.of.host.empty(action.nbytes)
+                own = self._bytes(action.offset, action.nbytes)
+                memory.copy_(own, non_blocking=True)
+            case Keep(offset=offset, nbytes=nbytes):
+                self._kept(action).copy_(self._bytes(offset, nbytes), non_blocking=True)
+            case Prefetch():
+                block = self.of.blocks[action.block][: action.nbytes]
+                self.of.files[self.of.windows.tiles[action.tensor]].read(action.start, block)
+
+    def _launch(self, first: int) -> None:
+        """Begin all that is computed together, as a graph, which is captured if it is not there."""
+        actions = [self.of.schedule.actions[place] for place in self.of.together[first]]
+        graphs = self.of.memory.graphs
+        if first not in graphs:
+            graphs[first] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graphs[first], capture_error_mode="thread_local"):
+                for action in actions:
+                    self._do(action)
+        for action in actions:
+            if isinstance(action, Keep):
+                self._kept(action)
+        graphs[first].replay()
+
+    def _kept(self, action: Keep) -> Tensor:
+        """Where a tensor stays that renews another one."""
+        self.of.overwritten.add(self.of.windows.tiles[action.renews])
+        self.renewed[action.tensor] = self._bytes(action.into, action.nbytes)
+        return self.renewed[action.tensor]
 
     def bring(self, tile: int, offset: int) -> None:
         """Fill a window before anything else is done: from the host, or by way of the blocks."""

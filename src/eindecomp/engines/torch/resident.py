@@ -23,6 +23,7 @@ from eindecomp.engines.tensor import Tensor as EngineTensor
 from eindecomp.engines.torch.blocks import own_memory
 from eindecomp.engines.torch.loads import Loads, Slot, Staged
 from eindecomp.engines.torch.ready_region import Heard, ReadyRegions
+from eindecomp.engines.torch.replay import WORTH
 from eindecomp.engines.torch.windows import renewed_tiles
 from eindecomp.kernels.torch.decoding import steady
 from eindecomp.tra.tiles.memory import dropped_after, most_held, possible_views
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     Tensor = torch.Tensor
     Given = Mapping[str, Any]
     Values = dict[int, tuple[Tensor, ...]]
-
-_WORTH = 0.5  # of a run that goes into launching, from which on capturing pays
 
 
 class Loaded(NamedTuple):
@@ -152,7 +151,7 @@ class Resident:
         if self._may_capture and heard is None:
             self.ready.synchronize()
             if self._is_compiled:  # by the first one
-                self._is_worth = launched > _WORTH * (perf_counter() - start)
+                self._is_worth = launched > WORTH * (perf_counter() - start)
             self._is_compiled = True
         return made
 
