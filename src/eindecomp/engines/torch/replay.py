@@ -197,9 +197,10 @@ class Replay:
 
     def _load_resident(self, run: _ScheduleRun, there: Collection[int]) -> None:
         """Bring what stays to the GPU, unless it is there from the run before."""
+        renewed = self.schedule.renewed
         for window in self.schedule.resident:
             tile = self.windows.tiles[window.tensor]
-            if window.tensor in self.schedule.renewed:
+            if window.tensor in renewed:
                 if tile not in there:
                     run.bring(tile, window.offset)
                 continue
@@ -245,14 +246,17 @@ class _ScheduleRun:
                     mark.set_exception(error)
 
     def _begin(self, place: int, action: Action) -> None:
-        lane = self.of.lanes[action.stream]
+        lane, together = self.of.lanes[action.stream], self.of.together
+        captured = self.captured and action.stream == COMPUTE
+        if captured and place not in together and place not in self.of.awaited:
+            return  # as most are: a graph has many actions
         for wait in action.waits:
             if self.of.stream_of[wait] != action.stream:
                 lane.wait(self.marks[wait].result())
         with lane.work():
-            if not (self.captured and action.stream == COMPUTE):
+            if not captured:
                 self._do(action)
-            elif place in self.of.together:
+            elif place in together:
                 self._launch(place)
         if place in self.of.awaited:
             self.marks[place].set_result(lane.mark())

@@ -30,6 +30,7 @@ class Windows:
         self._every = ready.tiled.tiles
         self.tiles = sorted({t for each in ready.regions for t in (*each.reads, *each.writes)})
         """The tile of each window."""
+        self._known: dict[int, list[tuple[int, int]]] = {}
         self.of = {tile: number for number, tile in enumerate(self.tiles)}
 
     def nbytes(self, tile: int) -> int:
@@ -46,7 +47,9 @@ class Windows:
 
     def _spans(self, tile: int) -> list[tuple[int, int]]:
         """Where each array of a tile begins and ends in its window."""
-        spans: list[tuple[int, int]] = []
+        if tile in self._known:
+            return self._known[tile]
+        spans = self._known[tile] = []
         at = 0
         for dtype in self._every[tile].types:
             size = volume(self._every[tile].box) * dtype.itemsize
