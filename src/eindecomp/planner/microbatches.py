@@ -128,7 +128,8 @@ class _Batch:
                 for name in known.intersection(cut):
                     del cut[name]
                 late -= known
-            if needed if vertex.name not in cut else vertex.name not in rows:
+            sums_rows = vertex.name in cut and vertex.name not in rows
+            if sums_rows or (needed and vertex.name not in cut):
                 late.add(vertex.name)
         return _Batch(label, count, size, rows, cut, frozenset(late))
 

@@ -280,16 +280,17 @@ class _ScheduleRun:
     def _launch(self, first: int) -> None:
         """Begin all that is computed together, as a graph, which is captured if it is not there."""
         actions = [self.of.schedule.actions[place] for place in self.of.together[first]]
-        graphs = self.of.memory.graphs
-        if first not in graphs:
-            graphs[first] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graphs[first], capture_error_mode="thread_local"):
+        graph = self.of.memory.graphs.get(first)
+        if graph is None:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 for action in actions:
                     self._do(action)
+            self.of.memory.graphs[first] = graph
         for action in actions:
             if isinstance(action, Keep):
                 self._kept(action)
-        graphs[first].replay()
+        graph.replay()
 
     def _kept(self, action: Keep) -> Tensor:
         """Where a tensor stays that renews another one."""
