@@ -194,7 +194,8 @@ class Search:
 
     def model(self, of: Callable[[Vertex, View], Choices], *, pairs: bool = False) -> MovementModel:
         """The problem over what each vertex can choose."""
-        apart, alike, until = self.memory is not None, self.alike, self.deadline
+        apart, alike = self.memory is not None, self.alike
+        until = np.inf if self.smallest else self.deadline  # the least is told even late
         price = self.price
         if isinstance(price, PriceInSeconds):
             price = replace(price, deadline=until)
