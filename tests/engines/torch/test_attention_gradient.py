@@ -82,7 +82,9 @@ def test_it_is_the_gradient(form, dtype, way, wrt, devices, sizes, seed):
     plan = ed.plan(graph, devices, strategy=["b", "h"] if devices > 1 else None)
     with ed.compile(plan, "torch", **WAYS[way]) as executable:
         found = executable(arrays)
-        assert len(calls_in(executable)) in (2, 4)
+        # Where sizes are 1, what is summed over them is written otherwise.
+        if min(sizes[name] for name in "stde") > 1:
+            assert len(calls_in(executable)) in (2, 4)
     most = {"float32": 2e-5, "bfloat16": 1e-1}[dtype]
     for name in wrt:
         own, other = found[f"grad_{name}"].astype("float64"), wanted[f"grad_{name}"]
