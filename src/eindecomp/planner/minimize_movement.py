@@ -8,7 +8,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,7 +39,7 @@ from eindecomp.planner.search.blocks import (
 )
 from eindecomp.planner.search.choose import choose, is_small
 from eindecomp.planner.search.follow import combine, follow
-from eindecomp.planner.search.relaxation import Relaxed, relaxed_of
+from eindecomp.planner.search.relaxation import Relaxed, prices_of, relaxed_of
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
@@ -123,13 +123,20 @@ def _found(starts: Starts, deadline: float) -> Outcome:
     is_free = search.restriction is None
     if is_free:
         starts.begin(deadline)
-    relaxed = starts.relaxed = relaxed_of(search, _relax_seconds(search, deadline))
+    prices = prices_of(search) if _UNLIMITED in starts.plans else None  # no limit is felt
+    if prices is not None:
+        relaxed = Relaxed(max(prices.bound, 0), prices=prices)
+    else:
+        relaxed = relaxed_of(search, _relax_seconds(search, deadline))
+    starts.relaxed = relaxed
     if not (is_free or relaxed.pieces):
         starts.begin(deadline)
     first: Outcome | None = None
     is_large = len(search.graph.vertices) > budgets.SMALL_GRAPH
     if search.rules.tie and search.memory is not None and is_large:
-        first = start_from_strategies(search, relaxed.bound, deadline)
+        until = part_of_time(deadline, budgets.BOUND_FIRST_SHARE)
+        relaxed = starts.relaxed = relaxed.tightened(inf, until)
+        first = start_from_strategies(search, relaxed.bound, deadline, starts.plans.values())
     return _chosen(search, relaxed, first, starts, deadline)
 
 
@@ -271,8 +278,9 @@ class Starts:
 
     def _choose_axes(self, search: Search) -> None:
         """A plan, one axis at a time."""
-        least = 0 if search.memory is not None else budgets.FIRST_AXES_SECONDS
-        until = max(search.deadline, planning_time() + least)
+        until = max(search.deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
+        if search.memory is not None:
+            until = part_of_time(search.deadline, budgets.LIMITED_AXES_SHARE)
         with suppress(UnsolvedError, PlanError):
             plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)
@@ -281,7 +289,8 @@ class Starts:
         """What is found without the limit on memory, which takes far less time, made to fit."""
         until = min(search.deadline for search in named.values())
         free = {name: replace(search, memory=None) for name, search in named.items()}
-        for name, plan in _starts(free, until, needed=False):
+        least = min((plan.cost for plan in self.plans.values()), default=inf)
+        for name, plan in _starts(free, until, needed=False, least=least):
             fitting = within_memory(replace(self.search, deadline=until), plan)
             if fitting is not None:
                 yield name, replace(fitting, bound=0)
@@ -325,16 +334,21 @@ def _improve_strategies(
     return best
 
 
-def start_from_strategies(search: Search, bound: float, deadline: float) -> Outcome | None:
+def start_from_strategies(
+    search: Search, bound: float, deadline: float, known: Collection[Outcome] = ()
+) -> Outcome | None:
     """The best plan that improving a named strategy, or the one asked for, leads to in time.
 
-    With a memory limit, plans are sought without it first and then made to fit.
+    It is improved from the best plan that is `known`, if that is not far above the bound. With a
+    memory limit, plans are sought without it first and then made to fit.
     """
     search = with_equal_layers(replace(search, bound=bound, deadline=deadline))
     free = replace(search, memory=None)
-    named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
-    until = part_of_time(deadline, budgets.STARTS_SHARE)
-    starts = sorted(dict(_starts(named, until)).values(), key=lambda each: each.rank)
+    found = list(known)
+    if min((plan.cost for plan in found), default=inf) > bound * (1 + budgets.FAR_FROM_BOUND):
+        named = {"": free} if search.restriction is not None else _restricted(free, ("sqrt",))
+        found += dict(_starts(named, part_of_time(deadline, budgets.STARTS_SHARE))).values()
+    starts = sorted(found, key=lambda each: each.rank)
     if not starts:
         return None
     hurried = replace(free, deadline=part_of_time(deadline, budgets.FITTING_SHARE))
@@ -358,25 +372,33 @@ def _cheapest(search: Search, plans: Iterable[Outcome], deadline: float) -> Outc
 
 
 def _starts(
-    named: Mapping[str, Search], deadline: float, *, needed: bool = True, relaxes: bool = True
+    named: Mapping[str, Search],
+    deadline: float,
+    *,
+    needed: bool = True,
+    relaxes: bool = True,
+    least: float = inf,
 ) -> Iterator[tuple[str, Outcome]]:
     """What strategies lead to while there is time; one of them in any case if that is needed.
 
-    `relaxes` says whether relaxed problems are solved for that, which others may have done before.
+    `relaxes` says whether relaxed problems are solved for that, which others may have done before;
+    those whose bound is above the `least` cost so far lead to no better plan.
     """
-    least = inf
     for name, search in named.items():
         if (least < inf or not needed) and has_passed(deadline):
             break
         search.tell(name, least)
         search = replace(search, deadline=deadline)
         with suppress(UnsolvedError, PlanError):
-            plan = None
+            plan, is_far = None, False
             if relaxes and search.memory is None:
                 left = budgets.START_SHARE * (deadline - planning_time())
                 relaxed = relaxed_of(_in_bytes(search), left)
+                if isinstance(search.price, PriceInBytes) and relaxed.bound >= least:
+                    continue
                 plan = follow(search, relaxed) if relaxed.pieces else None
-            if plan is None or (name and is_small(search)):
+                is_far = plan is not None and plan.cost > relaxed.bound * (1 + budgets.FAR_ABOVE)
+            if plan is None or is_far or (name and is_small(search)):
                 sizes = (len(search.mesh.sizes), 1) if is_small(search) else (1,)
                 is_first = plan is None and least == inf
                 other = choose_by_blocks(search, sizes, needed=needed and is_first)

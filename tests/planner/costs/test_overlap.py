@@ -112,7 +112,7 @@ def test_relaxing_never_passes_the_optimum(seed, machine):
 @pytest.mark.parametrize("machine", ["half hidden", "all"])
 @pytest.mark.parametrize("seed", range(4 if ALL else 2))
 def test_relaxing_on_several_levels_never_passes_the_optimum(seed, machine, loosest, monkeypatch):
-    monkeypatch.setattr(budgets, "SHARED_CELLS", loosest)
+    monkeypatch.setattr(budgets, "RELAXED_CELLS", loosest)
     search = setting(seed, (2, 2, 2), MACHINES[machine], "sharded" if seed % 4 < 2 else "free")
     least = choose_block(search, all_axes(search), {}).cost
     price = LeastSeconds(search.price)

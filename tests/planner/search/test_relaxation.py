@@ -133,7 +133,7 @@ TWO_LEVELS = ed.Machine(1e9, 1e9, {"a": 1e8, "b": 1e8, "c": 1e9}, {"a": 1e-7, "b
 def test_relaxing_seconds_on_two_levels_never_passes_the_optimum(seed, fine, loosest, monkeypatch):
     """With outer axes told apart or not; with second layouts, or readers that share fetches."""
     monkeypatch.setattr(budgets, "FINE_VECTORS", fine)
-    monkeypatch.setattr(budgets, "SHARED_CELLS", loosest)
+    monkeypatch.setattr(budgets, "RELAXED_CELLS", loosest)
     graph = random_graph(seed, tree=seed % 2 == 0, most=3)
     sizes, rules = (2, 2, 2), LayoutRules("sharded" if seed % 4 < 2 else "free")
     price = PriceInSeconds(mesh_of(sizes), TWO_LEVELS)

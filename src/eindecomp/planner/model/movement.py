@@ -23,20 +23,21 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import partial_bytes
-from eindecomp.layout.cut import Cut, Span
+from eindecomp.layout.cut import Cut
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.named_rows import rows_read
 from eindecomp.planner.costs.price import Price, beyond, hidden
 from eindecomp.planner.model.tables import (
+    Agreed,
     CostTables,
     Holder,
     InputRead,
+    agreements,
     choices_of_all,
     second_layouts,
-    sharers_of,
 )
-from eindecomp.planner.space.choices import Assignment, Choices, Decision, Layouts, Reads
+from eindecomp.planner.space.choices import Choices, Decision, Layouts, Reads
 from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
 from eindecomp.solve.problem.arrays import Ints, infinite_where
@@ -57,15 +58,6 @@ class Site:
         return np.argmax(self.choices.reduced >= 0, axis=1)
 
 
-def _reads(site: Site, operand: Mapping[str, int]) -> list[Any]:
-    """The cut in which each assignment reads an operand."""
-    reads = site.choices.reads[operand[site.vertex.name]]
-    assert reads is not None  # noqa: S101 - operands that are divided are read
-    every: Any = reads.cuts  # in axes, or in numbers of pieces
-    cuts = [tuple(s.axes if isinstance(s, Span) else s.levels for s in cut) for cut in every]
-    return [cuts[k] for k in reads.of.tolist()]
-
-
 @dataclass(slots=True)
 class MovementModel:
     """The problem over a graph, and what its variables mean."""
@@ -76,10 +68,6 @@ class MovementModel:
     sites: dict[str, Site]
     second_layouts: dict[str, tuple[Cut, ...]]
     """The second layouts that a tensor may be kept in, if it is read more than once."""
-    sharers: dict[str, float]
-    """For a tensor without second layouts, the number of readers that divide its fetches."""
-    relays: dict[str, tuple[Cut, ...]]
-    """The layouts through which such a fetch may go, where a detour can cost less."""
     pairs: bool = False
     """Whether only tables over pairs of variables are made."""
     apart: bool = False
@@ -104,38 +92,24 @@ class MovementModel:
         *,
         pairs: bool = False,
         apart: bool = False,
-        shared: bool = False,
-        by_levels: bool = False,
+        needs: bool = False,
         alike: Mapping[str, str] | None = None,
         deadline: float = inf,
     ) -> MovementModel:
         """Build the problem over the choices of each vertex, and of each input that has a home.
-
-        With `shared`, the problem is relaxed where a table would be too large: instead of keeping a
-        second layout, each of n readers pays 1/n of what it fetches from home. No plan pays less.
-        Nor does any plan pay less where a vertex's choices are None: then reading for it, and from
-        it, is free. With `by_levels`, for seconds, a reader pays its share of the cheapest way,
-        directly or by a second layout: a detour over faster links may take less.
 
         With `alike`, all vertices that have one name there share one choice.
         """
         alike = {} if alike is None else alike
         own = choices_of_all(graph, rules, choices_of, alike, deadline)
         second = second_layouts(graph, rules, own, alike)
-        sharers: dict[str, float] = {}
-        relays: dict[str, tuple[Cut, ...]] = {}
-        if shared:
-            sharers = sharers_of(graph, rules, own, second, by_levels=by_levels)
-            relays = {n: c for n, c in second.items() if n in sharers} if by_levels else {}
-            second = {name: cuts for name, cuts in second.items() if name not in sharers}
         sites: dict[str, Site] = {}
         for name, choices in own.items():
             reads = enumerate(zip(graph[name].inputs, choices.reads, strict=True))
             flagged = (k for k, (source, read) in reads if source in second and read is not None)
             sites[name] = Site(graph[name], choices, tuple(flagged) if pairs else ())
         model = MovementModel(
-            graph, price, rules, sites, second, sharers, relays, pairs, apart,
-            by_levels, alike, CostTables(deadline),
+            graph, price, rules, sites, second, pairs, apart, needs, alike, CostTables(deadline)
         )  # fmt: skip
         model._add_sites()
         return model
@@ -154,27 +128,23 @@ class MovementModel:
         picked: list[int] = choice.tolist()
         return sum(int(own[k]) for own, k in zip(self.tables.load, picked, strict=True))
 
-    def assignments(self, choice: Ints) -> dict[str, Assignment]:
-        """The assignment of every vertex under a choice of the problem."""
-        return {
-            name: site.choices.assignments[self._chosen(site, choice)]
-            for name, site in self.sites.items()
-        }
-
-    def _chosen(self, site: Site, choice: Ints) -> int:
-        return int(choice[self.assign[site.vertex.name]]) >> len(site.shared)
+    def chosen(self, choice: Ints) -> dict[str, tuple[int, int]]:
+        """The numbers of the assignment and the home of every vertex under a choice."""
+        numbers: dict[str, tuple[int, int]] = {}
+        for name, site in self.sites.items():
+            a = int(choice[self.assign[name]]) >> len(site.shared)
+            home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
+            numbers[name] = a, home
+        return numbers
 
     def decisions(self, choice: Ints) -> dict[str, Decision]:
         """What a choice of the problem means for each vertex, and each input of its own home."""
         decided: dict[str, Decision] = {}
-        for name, site in self.sites.items():
-            a = self._chosen(site, choice)
-            home = int(choice[self.home[name]]) if name in self.home else int(site.home_of[a])
+        for name, (a, home) in self.chosen(choice).items():
+            own = self.sites[name].choices
+            second = self._second_cut(name, choice)
             decided[name] = Decision(
-                site.choices.assignments[a],
-                site.choices.places[a, home],
-                site.choices.homes[home],
-                self._second_cut(name, choice),
+                own.assignments[a], own.places[a, home], own.homes[home], second
             )
         return decided
 
@@ -212,19 +182,9 @@ class MovementModel:
                 self._add_second_layout(name)
                 for reader, k in waiting.pop(name):
                     self._add_read(reader, k)
-        self._add_turns()
-
-    def _add_turns(self) -> None:
-        """What is computed in turns cuts the label that they divide alike, and reads alike."""
-        for turns in self.rules.turns:
-            for name, reader in turns.edges(self.graph):
-                if name in self.sites and reader in self.sites:
-                    self._alike((name, reader), self._turn_cuts)
-            for first, *others in turns.divided(self.graph).values():
-                for other in others:
-                    if first[0] in self.sites and other[0] in self.sites and first[0] != other[0]:
-                        operand = {first[0]: first[1], other[0]: other[1]}
-                        self._alike((first[0], other[0]), lambda s, o=operand: _reads(s, o))
+        own = {name: site.choices for name, site in self.sites.items()}
+        for pair in agreements(self.graph, self.rules, own):
+            self._alike(pair)
 
     def _add(self, site: Site) -> None:
         name, own = site.vertex.name, site.choices
@@ -255,22 +215,17 @@ class MovementModel:
             scope = (self.assign[name], self.home[name])
             self.tables.table(scope, key, lambda: np.repeat(scatter, flags, axis=0))
 
-    def _turn_cuts(self, site: Site) -> list[Any]:
-        """How each assignment cuts the label that turns divide."""
-        at = site.choices.view.labels.index(self.rules.labels_in_turns[site.vertex.name])
-        return [assignment[at] for assignment in site.choices.assignments]
-
-    def _alike(self, names: tuple[str, str], of: Callable[[Site], list[Any]]) -> None:
-        """Let two vertices choose alike, as far as `of` tells of their assignments."""
+    def _alike(self, pair: tuple[Agreed, Agreed]) -> None:
+        """Let two vertices agree."""
         numbers: dict[Any, int] = {}
         rows: list[Ints] = []
-        for site in (self.sites[name] for name in names):
-            each = [numbers.setdefault(own, len(numbers)) for own in of(site)]
-            rows.append(np.repeat(np.array(each), 1 << len(site.shared)))
+        for name, told in pair:
+            each = [numbers.setdefault(own, len(numbers)) for own in told]
+            rows.append(np.repeat(np.array(each), 1 << len(self.sites[name].shared)))
         differ = rows[0][:, None] != rows[1][None]
         key = ("alike", rows[0].tobytes(), rows[1].tobytes())
         self.tables.table(
-            (self.assign[names[0]], self.assign[names[1]]), key,
+            (self.assign[pair[0][0]], self.assign[pair[1][0]]), key,
             lambda: infinite_where(differ, np.zeros((1, 1), dtype=np.int64)),
         )  # fmt: skip
 
@@ -370,22 +325,20 @@ class MovementModel:
             reads,
             1 << len(site.shared),
             site.shared.index(k) if k in site.shared else None,
-            self.sharers.get(name, 1),
-            self.relays.get(name, ()),
             hides,
             rows_read(self.price, site.choices, k, self.graph[name].dtype.itemsize),
         )
         maker = id(self.sites[self.maker(name)].choices)
         read = (id(site.choices), k, fetch.flags, fetch.bit)
         least = b"" if hides is None else hides.tobytes()
-        key = (maker, fetch.holder.flags, *read, fetch.item, fetch.sharers, least)
+        key = (maker, fetch.holder.flags, *read, fetch.item, least)
         if name in self.second and not self.pairs:
             scope = (fetch.holder.variable, self.second[name], reader)
             if prod(len(self.tables.unary[v]) for v in scope) > budgets.TRIPLE_CELLS:
                 raise UnsolvedError(f"too many ways for {site.vertex} to read {self.graph[name]}")
             self.tables.table(scope, (*key, fetch.second_layouts), fetch.cheaper_table)
             return
-        home_key = (*key, "home", fetch.relays)
+        home_key = (*key, "home")
         self.tables.table((fetch.holder.variable, reader), home_key, fetch.home_table)
         if fetch.bit is not None:
             second_key = (*key, "second", fetch.second_layouts)

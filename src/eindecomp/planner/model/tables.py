@@ -13,7 +13,7 @@ import numpy as np
 from eindecomp.errors import UnsolvedError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.vertex import Vertex
-from eindecomp.layout.cut import Cut, pending_in
+from eindecomp.layout.cut import Cut, Span, pending_in
 from eindecomp.layout.view import View, is_planned
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.named_rows import RowsRead
@@ -27,7 +27,6 @@ from eindecomp.solve.problem.arrays import (
     Ints,
     Mask,
     infinite_where,
-    is_infinite,
     multiplied,
 )
 from eindecomp.solve.problem.cost_network import problem_over
@@ -157,10 +156,6 @@ class InputRead:
     """How many choices of the reader stand for one assignment."""
     bit: int | None
     """The bit of the reader's choice that says to read the second layout, if there is one."""
-    sharers: float = 1
-    """The number of readers among which the cost of fetching from home is divided."""
-    relays: tuple[Cut, ...] = ()
-    """The layouts through which a divided fetch may go, if that costs less."""
     hides: Any = None
     """What each assignment of the reader hides of a fetch; None for nothing."""
     rows: RowsRead | None = None
@@ -176,17 +171,7 @@ class InputRead:
     def home_table(self) -> Any:
         """From the home: the holder's choices × the reader's."""
         price = self.price.fetch(self.holder.homes, self.reads.cuts, self.item)
-        if self.relays and self.sharers > 1:  # directly, or by way of one other layout
-            there = self.price.fetch(self.holder.homes, self.relays, self.item)
-            onward = self.price.fetch(self.relays, self.reads.cuts, self.item)
-            for k in range(len(self.relays)):
-                price = np.minimum(price, there[:, k, None] + onward[k])
         table = self.holder.spread(self._read(self.holder.homes, price))
-        if self.sharers > 1:
-            # Who keeps a second layout pays all of one relayed fetch, less what its reader hides.
-            whole = table.dtype.kind == "i" and self.sharers != inf
-            share = table // int(self.sharers) if whole else table / self.sharers
-            table = infinite_where(is_infinite(table), share)
         return np.where(self._from_second[None], 0, table)
 
     def _read(self, held: tuple[Cut, ...], price: Any) -> Any:
@@ -245,43 +230,66 @@ def second_layouts(
     for name, _, reads in _read(graph, rules, own):
         wanted.setdefault(name, []).append(reads)
     of_kind: dict[str, tuple[Cut, ...]] = {}
+    of_readers: dict[tuple[int, ...], tuple[Cut, ...]] = {}  # equal layers share what they read
     layouts: dict[str, tuple[Cut, ...]] = {}
     for name, reading in wanted.items():
         may_be_kept = name not in rules.gathered and name not in rules.within_turns
         if len(reading) > 1 and may_be_kept:
-            every = dict.fromkeys(cut for reads in reading for cut in reads.cuts)
-            cuts = tuple(cut for cut in every if pending_in(cut) is None)
-            if cuts:
-                layouts[name] = of_kind.setdefault(alike.get(name, name), cuts)
+            key = tuple(id(reads) for reads in reading)
+            if key not in of_readers:
+                every = dict.fromkeys(cut for reads in reading for cut in reads.cuts)
+                of_readers[key] = tuple(cut for cut in every if pending_in(cut) is None)
+            if of_readers[key]:
+                layouts[name] = of_kind.setdefault(alike.get(name, name), of_readers[key])
     return layouts
 
 
-def sharers_of(
-    graph: Graph,
-    rules: LayoutRules,
-    own: Mapping[str, Choices],
-    second: Mapping[str, tuple[Cut, ...]],
-    *,
-    by_levels: bool,
-) -> dict[str, float]:
-    """The tensors whose fetches are divided among readers: second layouts make too large tables.
+def widest_read(
+    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices], *, by_needs: bool
+) -> float:
+    """The costs in the largest table of a read; ∞ where some vertex is left out.
 
-    The same where some reader is left out: the second layout may be one that it wants.
+    Whoever is left out may want a second layout that nobody else does.
     """
-    left_out = [v for v in graph.vertices.values() if is_planned(v) and v.name not in own]
-    unseen = {name for vertex in left_out for name in vertex.inputs}
-    most: dict[str, list[int]] = {}
+    if any(is_planned(v) and v.name not in own for v in graph.vertices.values()):
+        return inf
+    second, widest = second_layouts(graph, rules, own, {}), 0
     for name, choices, reads in _read(graph, rules, own):
-        ways = reads.cuts if by_levels else choices.assignments
-        most.setdefault(name, []).append(len(ways))
-    sharers: dict[str, float] = {}
-    for name, reading in most.items():
         maker = own[rules.tie.get(name, name)]
         held = len(maker.assignments if maker.is_settled else maker.homes)
-        cells = held * (1 + len(second.get(name, ()))) * max(reading)
-        if name in unseen or (name in second and cells > budgets.SHARED_CELLS):
-            sharers[name] = inf if name in unseen and by_levels else len(reading)
-    return sharers
+        ways = len(reads.cuts if by_needs else choices.assignments)
+        widest = max(widest, held * (1 + len(second.get(name, ()))) * ways)
+    return widest
+
+
+Agreed = tuple[str, list[Any]]
+"""A vertex, and for each of its assignments what another one must have alike."""
+
+
+def agreements(
+    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices]
+) -> Iterator[tuple[Agreed, Agreed]]:
+    """What is computed in turns cuts the label that they divide alike, and reads alike."""
+
+    def cuts(name: str) -> Agreed:
+        at = own[name].view.labels.index(rules.labels_in_turns[name])
+        return name, [assignment[at] for assignment in own[name].assignments]
+
+    def reads(name: str, k: int) -> Agreed:
+        reads = own[name].reads[k]
+        assert reads is not None  # noqa: S101 - operands that are divided are read
+        every: Any = reads.cuts  # in axes, or in numbers of pieces
+        told = [tuple(s.axes if isinstance(s, Span) else s.levels for s in cut) for cut in every]
+        return name, [told[k] for k in reads.of.tolist()]
+
+    for turns in rules.turns:
+        for name, reader in turns.edges(graph):
+            if name in own and reader in own:
+                yield cuts(name), cuts(reader)
+        for first, *others in turns.divided(graph).values():
+            for other in others:
+                if first[0] in own and other[0] in own and first[0] != other[0]:
+                    yield reads(*first), reads(*other)
 
 
 def _read(

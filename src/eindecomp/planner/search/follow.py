@@ -10,7 +10,7 @@ suggest, all at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -33,6 +33,7 @@ from eindecomp.planner.space.choices import (
     decided_choices,
     listed_choices,
     needed_cut,
+    unassigned,
 )
 from eindecomp.planner.space.following import Wanted, axes_for, left_over, places_for, taken_over
 from eindecomp.planner.space.homes import Places
@@ -95,6 +96,8 @@ class Followers:
     options: dict[str, dict[Option, None]] = field(default_factory=dict[str, dict[Option, None]])
     prices: dict[tuple[Cut, Cut, int], float] = field(default_factory=dict[Any, float])
     """What moves from one cut to another cost."""
+    agreed: dict[Hashable, tuple[Axes, ...]] = field(default_factory=dict[Any, Any])
+    """The axes of what is divided into turns together: of its label, and of what is read alike."""
     groups: int = 1
     """How many groups of vertices choose one after another, where all at once are too many."""
 
@@ -143,6 +146,8 @@ class Followers:
             priced = {own: self._price(name, own, held) for own in self._first(name, held)}
             if priced:
                 decided[name] = min(priced, key=lambda option: priced[option])
+                for key, told in self._told(name, decided[name][0]):
+                    self.agreed.setdefault(key, tuple(axes for _, axes in told))
                 homes[name] = self._home(name, decided[name])
                 kept = priced if self.pieces else [decided[name]]
                 self.options[name] |= dict.fromkeys(kept)
@@ -163,7 +168,8 @@ class Followers:
                 places = None if own is None else self._places(name, own, pieces, ())
                 if own is not None and places is not None:
                     yield own, places
-                continue
+                if not (view.stays or view.ways):
+                    continue  # else parts may lie where nobody can read them
             rows = tuple(self._taken_over(view, wanted))
             for own in self.search.restricted(self.vertices[name], view, rows):
                 for places in left_over(view, own, ()):
@@ -175,9 +181,35 @@ class Followers:
         makers = {k: self._maker(source) for k, (source, dims) in reads if dims is not None}
         return {k: homes[maker] for k, maker in makers.items() if maker in homes}
 
+    @cached_property
+    def _divided(self) -> dict[str, list[tuple[Hashable, int]]]:
+        """What each vertex reads in turns, and as which of its inputs."""
+        divided: dict[str, list[tuple[Hashable, int]]] = {}
+        for number, turns in enumerate(self.search.rules.turns):
+            for key, readers in turns.divided(self.search.graph).items():
+                for name, k in readers:
+                    divided.setdefault(name, []).append(((number, key), k))
+        return divided
+
+    def _told(self, name: str, own: Assignment) -> Iterator[tuple[Hashable, list[Any]]]:
+        """What a vertex in turns must have like the others: labels by number, and their axes."""
+        view = self.views[name]
+        for number, turns in enumerate(self.search.rules.turns):
+            if name in turns.labels:
+                label = view.labels.index(turns.labels[name])
+                yield number, [(label, own[label])]
+        for key, k in self._divided.get(name, ()):
+            dims = zip(view.reads[k] or (), combined(self._need(name, k, own)), strict=True)
+            yield key, [(view.index(dim), span.axes) for dim, span in dims]
+
     def _wanted(self, name: str, held: Mapping[int, Cut], first: int) -> Wanted:
         view = self.views[name]
         wanted: dict[int, Axes] = {}
+        if self.agreed:
+            for key, told in self._told(name, unassigned(view)):
+                for (label, _), axes in zip(told, self.agreed.get(key, ()), strict=False):
+                    if label is not None:
+                        wanted[label] = axes
         for k in sorted(held, key=lambda k: k != first):
             if (left := pending_in(held[k])) is not None:
                 ways = (i for i, way in enumerate(view.ways) if k in way.operands)

@@ -7,16 +7,23 @@ fits. The best price is found by cutting planes: the bound is concave in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
 from eindecomp.planner import budgets
+from eindecomp.planner.costs.price import Price
+from eindecomp.planner.model.layout_prices import Chosen, LayoutPrices, Usage
 from eindecomp.planner.model.memory_limit import Lifetimes
 from eindecomp.planner.model.movement import MovementModel
+from eindecomp.planner.space.choices import Choices, Reads
+from eindecomp.planner.space.layout_rules import LayoutRules
 from eindecomp.solve import Problem
 from eindecomp.solve.clock import has_passed
 from eindecomp.solve.exact.bounding import Bounding
@@ -24,27 +31,33 @@ from eindecomp.solve.problem.arrays import Ints
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     """What a price leads to: the bound there, and the best choice's cost and memory."""
 
     price: float
     bound: float
     cost: float
     used: int
-    choice: Any
+    chosen: Chosen
 
 
-def limited(model: MovementModel, memory: int, deadline: float) -> tuple[float, list[Any]]:
+class Charged(Protocol):
+    """A problem in which bytes of memory have a price."""
+
+    def solved(self, memory: int, price: float, deadline: float) -> Point | None:
+        """The bound at one price; None if nothing was found in time."""
+        ...
+
+
+def limited(problem: Charged, memory: int, deadline: float) -> tuple[float, list[Chosen]]:
     """A bound on all plans within a limit on memory, and the choices at prices around the best."""
-    problem = _in_floats(model.problem())
-    usage = _usage(model)
-    free = _solved(problem, usage, memory, 0.0, deadline)
+    free = problem.solved(memory, 0.0, deadline)
     if free is None or free.used <= memory:
-        return (0, []) if free is None else (free.bound, [free.choice])
+        return (0, []) if free is None else (free.bound, [free.chosen])
     best, over, under = free.bound, free, None
     price = (abs(free.cost) + 1) / max(memory, 1)
     for _ in range(budgets.MEMORY_PRICES):
-        point = _solved(problem, usage, memory, price, deadline)
+        point = problem.solved(memory, price, deadline)
         if point is None or has_passed(deadline):
             break
         best = max(best, point.bound)
@@ -61,23 +74,72 @@ def limited(model: MovementModel, memory: int, deadline: float) -> tuple[float, 
         if value <= best * (1 + budgets.MEMORY_GAIN) or meet in (over.price, under.price):
             break
         price = meet
-    return best, [point.choice for point in (under, over) if point is not None]
+    return best, [point.chosen for point in (under, over) if point is not None]
 
 
-def _solved(
-    problem: Problem, usage: Ints, memory: int, price: float, deadline: float
-) -> _Point | None:
-    """The bound at one price; None if nothing was found in time."""
-    charged = replace(problem, unary=problem.unary + price * usage)
-    bounding = Bounding.of(charged, deadline)
-    if bounding.levels:
-        bounding.tighten(inf, deadline, levels=1)
-    if bounding.choice is None:
-        return None
-    at = problem.offset[:-1] + bounding.choice
-    used, cost = int(usage[at].sum()), problem.cost_of(bounding.choice)
-    bound = (bounding.value - price * memory) * (1 - budgets.SUM_ROUNDING)
-    return _Point(price, bound, float(cost), used, bounding.choice)
+@dataclass(frozen=True)
+class Eliminated:
+    """The relaxed problem, solved by elimination at every price."""
+
+    model: MovementModel
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return _in_floats(self.model.problem())
+
+    @cached_property
+    def _usage(self) -> Ints:
+        """What each choice makes a device hold, packed like unary costs."""
+        model = self.model
+        own = {name: site.choices for name, site in model.sites.items()}
+        usage = [np.zeros(len(each), dtype=np.int64) for each in model.tables.unary]
+        found = usage_of(model.graph, model.rules, model.price, own)
+        for name, (assigned, placed) in found.items():
+            site, at = model.sites[name], model.assign[name]
+            if name in model.home:
+                usage[model.home[name]] += placed
+                each = assigned
+            else:
+                each = assigned + placed[site.home_of]
+            usage[at] += np.repeat(each, 1 << len(site.shared))
+        return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
+
+    def solved(self, memory: int, price: float, deadline: float) -> Point | None:
+        """The bound at one price; None if nothing was found in time."""
+        problem, usage = self._problem, self._usage
+        charged = replace(problem, unary=problem.unary + price * usage)
+        bounding = Bounding.of(charged, deadline)
+        if bounding.choice is None:
+            return None
+        at = problem.offset[:-1] + bounding.choice
+        used, cost = int(usage[at].sum()), problem.cost_of(bounding.choice)
+        bound = (bounding.value - price * memory) * (1 - budgets.SUM_ROUNDING)
+        chosen = self.model.chosen(bounding.choice)
+        return Point(price, bound, float(cost), used, chosen)
+
+
+@dataclass
+class Priced:
+    """The same by prices of layouts, which are kept from one price of memory to the next."""
+
+    prices: LayoutPrices
+    usage: Usage
+    _price: float = field(default=0.0, init=False)
+
+    def solved(self, memory: int, price: float, deadline: float) -> Point | None:
+        """The bound at one price."""
+        prices = self.prices
+        if price != self._price:
+            prices.charge(self.usage, price - self._price, memory)
+            self._price = price
+        prices.raise_bound(inf, deadline, budgets.FIRST_GAIN)
+        chosen, used = prices.choose(), 0
+        for name, (row, home) in chosen.items():
+            if name in self.usage:
+                assigned, placed = self.usage[name]
+                used += int(assigned[row] + placed[home])
+        cost = prices.cost_of(chosen) - price * (used - memory)
+        return Point(price, prices.bound, cost, used, chosen)
 
 
 def _in_floats(problem: Problem) -> Problem:
@@ -89,45 +151,45 @@ def _in_floats(problem: Problem) -> Problem:
     return replace(problem, unary=unary, tables=tables, factors=factors)
 
 
-def _usage(model: MovementModel) -> Ints:
-    """What each choice makes a device hold at the fullest step, packed like unary costs."""
-    usage = [np.zeros(len(own), dtype=np.int64) for own in model.tables.unary]
-    _add_free_inputs(model, usage)
-    lives = Lifetimes.of(model.graph, model.rules, at_least=True)
-    vertices = (model.graph[name] for name in lives.held)
+def usage_of(graph: Graph, rules: LayoutRules, price: Price, own: Mapping[str, Choices]) -> Usage:
+    """What each choice makes a device hold at the step at which all that is held is largest."""
+    usage: Usage = {}
+
+    def fullest(cuts: Any, item: int) -> Ints:
+        """The bytes of each cut on a device that has the largest piece."""
+        return price.held(cuts, item) // price.mesh.devices
+
+    def hold(name: str, assigned: Ints | int, placed: Ints | int) -> None:
+        before = usage.get(name)
+        if before is None:
+            sizes = len(own[name].assignments), len(own[name].homes)
+            before = np.zeros(sizes[0], dtype=np.int64), np.zeros(sizes[1], dtype=np.int64)
+        usage[name] = before[0] + assigned, before[1] + placed
+
+    for name, reads, readers in _free_reads(graph, rules, own):
+        item = graph[name[1]].dtype.itemsize
+        # The largest piece that anyone needs is at least the mean.
+        hold(name[0], (fullest(reads.cuts, item) // readers)[reads.of], 0)
+    lives = Lifetimes.of(graph, rules, at_least=True)
+    vertices = (graph[name] for name in lives.held)
     sizes = {each.name: each.elements * each.dtype.itemsize for each in vertices}
     for name in lives.held_at(lives.fullest_step(sizes)):
-        maker = model.maker(name)
-        if maker in model.sites:
-            site = model.sites[maker]
-            held = _fullest(model, site.choices.homes, site.vertex.dtype.itemsize)
-            if maker in model.home:
-                usage[model.home[maker]] += held
-            else:
-                usage[model.assign[maker]] += np.repeat(held[site.home_of], 1 << len(site.shared))
-    return np.concatenate([np.zeros(0, dtype=np.int64), *usage])
+        maker = rules.tie.get(name, name)
+        if maker in own:
+            hold(maker, 0, fullest(own[maker].homes, graph[maker].dtype.itemsize))
+    return usage
 
 
-def _fullest(model: MovementModel, cuts: Any, item: int) -> Ints:
-    """The bytes of each cut on a device that has the largest piece."""
-    return model.price.held(cuts, item) // model.price.mesh.devices
-
-
-def _add_free_inputs(model: MovementModel, usage: list[Ints]) -> None:
-    """Free inputs are held throughout, as some reader needs them."""
-    readers: dict[str, list[tuple[str, Any]]] = {}
-    for name, site in model.sites.items():
-        for source, reads in zip(site.vertex.inputs, site.choices.reads, strict=True):
-            vertex = model.graph[source]
-            if reads is None or not isinstance(vertex.op, Input):
-                continue
-            if not model.rules.has_home(vertex):
+def _free_reads(
+    graph: Graph, rules: LayoutRules, own: Mapping[str, Choices]
+) -> Iterator[tuple[tuple[str, str], Reads, int]]:
+    """Who reads which free input, and how many do: it is held throughout, as some reader needs."""
+    readers: dict[str, list[tuple[str, Reads]]] = {}
+    for name, choices in own.items():
+        for source, reads in zip(graph[name].inputs, choices.reads, strict=True):
+            vertex = graph[source]
+            if reads is not None and isinstance(vertex.op, Input) and not rules.has_home(vertex):
                 readers.setdefault(source, []).append((name, reads))
     for source, reading in readers.items():
-        item = model.graph[source].dtype.itemsize
         for name, reads in reading:
-            flags = 1 << len(model.sites[name].shared)
-            # The largest piece that anyone needs is at least the mean.
-            sizes = _fullest(model, reads.cuts, item) // len(reading)
-            own = usage[model.assign[name]]
-            own += np.repeat(sizes[reads.of], flags)
+            yield (name, source), reads, len(reading)

@@ -10,7 +10,7 @@ whole mesh is one level.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import comb, inf, prod
@@ -27,11 +27,14 @@ from eindecomp.layout.view import View, dim_parts, planned_views, view_of
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
+from eindecomp.planner.model.layout_prices import Chosen, LayoutPrices
 from eindecomp.planner.model.movement import MovementModel
-from eindecomp.planner.search.least_memory import limited
-from eindecomp.planner.search.search import Search
+from eindecomp.planner.model.priced_layouts import layout_prices
+from eindecomp.planner.model.tables import choices_of_all, widest_read
+from eindecomp.planner.search.least_memory import Eliminated, Priced, limited, usage_of
+from eindecomp.planner.search.search import Search, part_of_time
 from eindecomp.planner.space.choices import Choices
-from eindecomp.planner.space.layout_rules import Groups, interchangeable_labels
+from eindecomp.planner.space.layout_rules import Groups, alike_vertices, interchangeable_labels
 from eindecomp.planner.space.pieces import (
     Levels,
     Pieces,
@@ -46,7 +49,6 @@ from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.minimize import rank
 from eindecomp.solve.problem.arrays import Ints
-from eindecomp.solve.problem.problem import Problem
 
 Vectors = dict[str, tuple[Vector, ...]]
 
@@ -66,9 +68,9 @@ class Relaxed:
     is_light: bool = False
     """Whether, among all that do, they make devices read and hold the least."""
     model: MovementModel | None = None
-    """What was relaxed."""
-    bounding: Bounding | None = None
-    """What is known of it, if its bound can be raised further."""
+    """What was relaxed, if it is small enough to be eliminated."""
+    prices: LayoutPrices | None = None
+    """Otherwise, by which layouts its bound can be raised further."""
 
     @property
     def parts(self) -> dict[str, tuple[int, ...]] | None:
@@ -80,18 +82,22 @@ class Relaxed:
         }
 
     def tightened(self, goal: float, deadline: float) -> Relaxed:
-        """The same with a higher bound, as far as the goal, time and memory allow."""
-        if self.model is None or self.bounding is None:
+        """The same with a higher bound, as far as the goal and time allow."""
+        if self.prices is None:
             return self
-        self.bounding.tighten(goal, deadline)
-        return _relaxed(self.model, self.bounding, self.levels)
+        self.prices.raise_bound(goal, deadline, budgets.LAST_GAIN)
+        bound = max(self.bound, self.prices.bound)
+        if not self.pieces:
+            return replace(self, bound=bound)
+        return replace(_priced(self.prices, self.levels), bound=bound)
 
     def otherwise(self, deadline: float) -> Relaxed:
         """The same with any vectors that reach the bound, not those that read the least."""
         if not self.is_light or self.model is None:
             return self
-        relaxed = _relaxed(self.model, Bounding.of(self.model.problem(), deadline), self.levels)
-        return relaxed if relaxed.solved else self
+        bounding = Bounding.begin(self.model.problem(), deadline)
+        other = _by_tables(self.model, self.levels, bounding, deadline)
+        return other if other is not None and other.solved else self
 
 
 @dataclass(frozen=True)
@@ -273,98 +279,130 @@ def _finest(graph: Graph, price: LeastSeconds) -> LeastSeconds:
 def _relax(asked: Relaxation, most: int, deadline: float) -> Relaxed | None:
     """The relaxed problem over vertices with at most `most` vectors; None if it is too large."""
     least: Any = asked.price
-    levels = asked.price.levels
+    search, levels = asked.search, asked.price.levels
+    by_levels, graph, rules = len(levels) > 1, search.graph, search.rules
+    found: Relaxed | None = None
+    if (known := prices_of(search)) is not None:
+        return _by_prices(asked, known, deadline)
     try:
-        model = MovementModel.of(
-            asked.search.graph, least, asked.choices_of(most), asked.search.rules, shared=True,
-            by_levels=len(levels) > 1, deadline=deadline,
-        )  # fmt: skip
+        own = choices_of_all(graph, rules, asked.choices_of(most), {}, deadline)
+        if widest_read(graph, rules, own, by_needs=by_levels) <= budgets.RELAXED_CELLS:
+            model = MovementModel.of(
+                graph, least, lambda vertex, _: own.get(vertex.name), rules,
+                needs=by_levels, deadline=deadline,
+            )  # fmt: skip
+            found = _exactly(model, search.memory, levels, deadline)
+            if found is not None and (found.solved or search.memory is not None):
+                return found
     except UnsolvedError:
         return None
-    if has_passed(deadline - budgets.RELAX_CELL_SECONDS * model.tables.used):
+    prices = layout_prices(graph, rules, least, own, deadline)
+    if prices is None:
         return Relaxed(0)
-    if asked.search.memory is not None:
-        # The bound within the limit, and the vectors of all choices met around it.
-        bound, choices = limited(model, asked.search.memory, deadline)
-        return Relaxed(max(bound, 0), _vectors(model, choices), levels=levels)
-    problem = model.problem()
-    if len(levels) == 1:
-        bounding = Bounding.begin(problem, deadline)
-        if bounding.is_narrow:
-            ranked = rank(problem, model.load)
-            if ranked is None:
-                bounding.eliminate(deadline)
-            elif (lightest := _lightest(model, ranked, problem, deadline)) is not None:
-                return lightest
-    else:
-        # Tables over pieces on several levels are too large to be eliminated exactly.
-        now = planning_time()
-        some = now + budgets.EXACT_SHARE * (deadline - now)
-        bounding = Bounding.begin(problem, some, budgets.FOLDED_WORK)
-    # What is left of folded layers is small enough for large tables.
-    folded = "fold" in bounding.run.stages
-    bounding.tighten(inf, deadline, levels=len(BUCKET_CELLS) if folded else 1)
-    return _relaxed(model, bounding, levels)
+    if search.restriction is None:
+        search.priced[:] = [(search, prices)]
+    prices.begin(alike_vertices(graph, rules, budgets.FAR_STEPS), deadline)
+    relaxed = _by_prices(asked, prices, deadline)
+    if found is None or found.bound <= relaxed.bound:
+        return relaxed
+    return replace(found, prices=prices)
 
 
-def _lightest(
-    model: MovementModel, ranked: Problem, problem: Problem, deadline: float
+def prices_of(search: Search) -> LayoutPrices | None:
+    """The prices that are known of the same relaxed problem, but for a limit on memory."""
+    for other, prices in search.priced:
+        same = search.graph is other.graph and search.rules is other.rules
+        same = same and search.restriction is other.restriction and search.price == other.price
+        if same and search.redundant == other.redundant:
+            return prices
+    return None
+
+
+def _by_prices(asked: Relaxation, prices: LayoutPrices, deadline: float) -> Relaxed:
+    """The bound by prices and, if nothing is left out, the pieces that are chosen by them."""
+    least: Any = asked.price
+    search, levels = asked.search, asked.price.levels
+    is_whole = all(vertex.name in prices.own for vertex in search.rules.chosen(search.graph))
+    if search.memory is not None:
+        search.priced.clear()  # what is charged for memory does not hold without a limit
+        usage = usage_of(search.graph, search.rules, least, prices.own)
+        bound, met = limited(Priced(prices, usage), search.memory, deadline)
+        vectors = _vectors(prices.own, met) if is_whole else None
+        return Relaxed(max(bound, 0), vectors, levels=levels, prices=prices)
+    if prices.bound == -inf:
+        prices.raise_bound(inf, deadline, budgets.FIRST_GAIN)
+    return _priced(prices, levels) if is_whole else Relaxed(max(prices.bound, 0), prices=prices)
+
+
+def _priced(prices: LayoutPrices, levels: Levels) -> Relaxed:
+    """The bound by prices, and the pieces of what is chosen by them."""
+    chosen = prices.choose()
+    solved = prices.cost_of(chosen) <= prices.bound
+    relaxed = _relaxed(prices.own, chosen, prices.bound, levels)
+    return replace(relaxed, solved=solved, prices=prices)
+
+
+def _exactly(
+    model: MovementModel, memory: int | None, levels: Levels, deadline: float
 ) -> Relaxed | None:
-    """The cheapest pieces that read and hold the least; None if they are not found in time."""
-    bounding = Bounding.of(ranked, deadline)
-    if not bounding.solved or bounding.choice is None:
+    """The relaxed problem by elimination, or its bound by tables; None if neither is affordable."""
+    if has_passed(deadline - budgets.RELAX_CELL_SECONDS * model.tables.used):
         return None
-    choice, levels = bounding.choice, (model.price.mesh.sizes,)
-    vectors = _vectors(model, [choice])
-    pieces = {} if vectors is None else _pieces(model, choice)
-    return Relaxed(
-        problem.cost_of(choice), vectors, pieces, levels, solved=True, is_light=True, model=model
-    )
+    problem, until = model.problem(), part_of_time(deadline, budgets.EXACT_SHARE)
+    work = (budgets.FOLDED_WORK,) if len(levels) > 1 else ()
+    bounding = Bounding.begin(problem, until, *work)
+    own = {name: site.choices for name, site in model.sites.items()}
+    if not bounding.is_narrow:
+        if memory is not None or len(own) > budgets.LARGE_GRAPH:
+            return None
+    elif memory is not None:
+        # The bound within the limit, and the vectors of all choices met around it.
+        bound, met = limited(Eliminated(model), memory, deadline)
+        return Relaxed(max(bound, 0), _vectors(own, met), levels=levels)
+    elif len(levels) == 1 and (ranked := rank(problem, model.load)) is not None:
+        lightest = Bounding.of(ranked, deadline)
+        if lightest.solved and lightest.choice is not None:
+            cost, chosen = problem.cost_of(lightest.choice), model.chosen(lightest.choice)
+            relaxed = _relaxed(own, chosen, cost, levels)
+            return replace(relaxed, solved=True, is_light=True, model=model)
+        return None
+    return _by_tables(model, levels, bounding, until)
 
 
-def _relaxed(model: MovementModel, bounding: Bounding, levels: Levels) -> Relaxed:
-    choice = bounding.choice
-    vectors = None if choice is None else _vectors(model, [choice])
-    if vectors is not None and len(levels) > 1 and not bounding.solved:
-        vectors = _shared_by_equals(model, vectors)
+def _by_tables(
+    model: MovementModel, levels: Levels, bounding: Bounding, deadline: float
+) -> Relaxed | None:
+    """What elimination finds or, where it is not affordable, what mini-buckets do."""
+    if bounding.is_narrow:
+        bounding.eliminate(deadline)
+    else:
+        # What is left of folded layers is small enough for large tables.
+        folded = "fold" in bounding.run.stages
+        bounding.tighten(inf, deadline, levels=len(BUCKET_CELLS) if folded else 1)
+    if bounding.choice is None:
+        return None
+    own = {name: site.choices for name, site in model.sites.items()}
     bound = max(bounding.value, 0)
     bound = int(bound) if bounding.run.problem.integral else bound
-    pieces = {} if choice is None or vectors is None else _pieces(model, choice)
-    return Relaxed(bound, vectors, pieces, levels, bounding.solved, model=model, bounding=bounding)
+    relaxed = _relaxed(own, model.chosen(bounding.choice), bound, levels)
+    return replace(relaxed, solved=bounding.solved, model=model)
 
 
-def _vectors(model: MovementModel, choices: list[Any]) -> Vectors | None:
-    """The pieces of everything that is chosen; None where something was left out."""
-    whole = all(vertex.name in model.sites for vertex in model.rules.chosen(model.graph))
-    if not whole or not choices:
-        return None
-    each: list[Any] = [model.assignments(choice) for choice in choices]
-    return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}
-
-
-def _pieces(model: MovementModel, choice: Ints) -> dict[str, Pieces]:
-    """The pieces of everything that is chosen, and of its home."""
+def _relaxed(own: Mapping[str, Choices], chosen: Chosen, bound: float, levels: Levels) -> Relaxed:
+    """A bound, and the pieces of everything that is chosen, and of its home."""
     pieces: dict[str, Pieces] = {}
-    own: Any = model.assignments(choice)
-    for name in model.sites:
-        home: Any = model.holder(name).chosen(choice)
-        pieces[name] = Pieces(own[name], tuple(side.levels for side in home))
-    return pieces
+    for name, (row, home) in chosen.items():
+        vector: Any = own[name].assignments[row]
+        lies: Any = own[name].homes[home]
+        pieces[name] = Pieces(vector, tuple(side.levels for side in lies))
+    return Relaxed(max(bound, 0), _vectors(own, [chosen]), pieces, levels)
 
 
-def _shared_by_equals(model: MovementModel, vectors: Vectors) -> Vectors:
-    """With each vertex's own pieces the usual ones of vertices that have the same choices.
-
-    What is left of folded layers is not solved exactly: equal layers are cut better.
-    """
-    usual: dict[int, Counter[Vector]] = {}
-    for name, rows in vectors.items():
-        usual.setdefault(id(model.sites[name].choices), Counter()).update(rows)
-    common = {
-        kind: [vector for vector, _ in counts.most_common(budgets.USUAL_VECTORS)]
-        for kind, counts in usual.items()
-    }
-    return {
-        name: tuple(dict.fromkeys((*rows, *common[id(model.sites[name].choices)])))
-        for name, rows in vectors.items()
-    }
+def _vectors(own: Mapping[str, Choices], met: Sequence[Chosen]) -> Vectors | None:
+    """The pieces of everything that is chosen, the first ones first."""
+    if not met:
+        return None
+    each: list[dict[str, Any]] = [
+        {name: own[name].assignments[row] for name, (row, _) in chosen.items()} for chosen in met
+    ]
+    return {name: tuple(dict.fromkeys(one[name] for one in each)) for name in each[0]}

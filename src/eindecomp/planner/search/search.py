@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.planner.costs.price import Price, PriceInBytes, PriceInSeconds
+from eindecomp.planner.model.layout_prices import LayoutPrices
 from eindecomp.planner.model.memory_limit import add_usage
 from eindecomp.planner.model.movement import MovementModel
 from eindecomp.planner.space.choices import (
@@ -70,6 +72,8 @@ class Search:
     deadline: float = np.inf
     bound: float = 0
     on_event: Callable[[Progress], None] | None = None
+    priced: list[tuple[Search, LayoutPrices]] = field(default_factory=list[Any])
+    """The last relaxed problem without a restriction, and its prices, which are not found again."""
 
     def tell(self, stage: str, cost: float = np.inf) -> None:
         """Report the stage and the cost of the best complete plan so far."""
