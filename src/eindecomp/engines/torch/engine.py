@@ -148,11 +148,11 @@ class TorchProgram:
             left = {self.tiled.tiles[op.into].tensor for op in self.tiled.ops if op.call is None}
             self.program = program_of(plan, turns=left)
             self.tiled = attend_by_calls(tiles_of(self.program, memories))
+        self.tiled = finish_early(self.tiled)
         if room is None:
             regions = regions_of(self.tiled)
         else:
-            self.tiled = finish_early(self.tiled)
-            regions = regions_of(self.tiled, 1, room=room)
+            regions = regions_of(self.tiled, room=room)
             regions = while_there(self.tiled, regions)
             if strict:
                 _check_room(self.tiled, regions, room)

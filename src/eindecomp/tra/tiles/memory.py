@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from heapq import heappop, heappush
+from itertools import chain, groupby
 
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Arg
@@ -121,16 +122,25 @@ def finish_early(tiled: TileProgram) -> TileProgram:
     computed = (op for op in tiled.ops if op.kind is not OpKind.LOAD)
     alike = groupby(computed, lambda op: (op.kind, tiled.tiles[op.into].tensor))
     rows = [list(row) for _, row in alike]
-    waiting = [row for row in rows if all(op.into in last for op in row)]
-    for row in [[], *(row for row in rows if row not in waiting)]:
+    early = {n: row for n, row in enumerate(rows) if all(op.into in last for op in row)}
+    lacks = {n: {*chain(*(op.sources for op in row))} - done for n, row in early.items()}
+    readers: dict[int, list[int]] = defaultdict(list)
+    for n, row in early.items():
+        lacks[n] -= {op.into for op in row}  # shares are assembled, then blocks of what comes out
+        for tile in lacks[n]:
+            readers[tile].append(n)
+    ready = [n for n, missing in lacks.items() if not missing]
+    for row in [[], *(row for n, row in enumerate(rows) if n not in early)]:
         ordered += row
-        done.update(op.into for op in row)
-        for other in list(waiting):
-            own = {op.into for op in other}  # shares are assembled, then blocks of what comes out
-            if all(own | done >= {*op.sources} for op in other):
-                waiting.remove(other)
-                ordered += other
-                done |= own
+        made = row
+        while made or ready:
+            for tile in {op.into for op in made}:
+                for n in readers[tile]:
+                    lacks[n].discard(tile)
+                    if not lacks[n]:
+                        heappush(ready, n)
+            made = early[heappop(ready)] if ready else []
+            ordered += made
     return replace(tiled, ops=tuple(ordered))
 
 

@@ -34,7 +34,7 @@ def regions_of(
     there is `room`, unless those of one operation do.
     """
     again = _made_again(tiled)
-    finish = () if room is None else finishing(tiled)
+    finish = finishing(tiled)
     ranges: list[list[TileOp]] = []
     parts = (part for s in _stretches(tiled, again) for part in _cut(tiled, s, finish, least, most))
     for part in parts:
@@ -195,7 +195,7 @@ def _cut(
     tiled: TileProgram, stretch: list[Row], finish: Collection[int], least: int, most: int
 ) -> Iterator[list[Row]]:
     """The parts of a stretch, cut where few bytes cross and never before a mere finish."""
-    crossing = _crossing(tiled, stretch)
+    crossing = _crossing(tiled, stretch, most)
     start = 0
     for end in range(1, len(stretch) + 1):
         tensors, _ = crossing[end - 1]
@@ -218,18 +218,21 @@ def _halved(part: list[Row], crossing: list[int], most: int) -> Iterator[list[Ro
     yield from _halved(part[at:], crossing[at:], most)
 
 
-def _crossing(tiled: TileProgram, stretch: list[Row]) -> list[tuple[int, int]]:
-    """How many tensors, and bytes, are made up to the end of each row and read beyond it."""
+def _crossing(tiled: TileProgram, stretch: list[Row], most: int) -> list[tuple[int, int]]:
+    """How many tensors, and bytes, are made up to the end of each row and read beyond it.
+
+    What no region that makes it can read last is written wherever a region ends.
+    """
     last: dict[int, int] = {}
     for number, row in enumerate(stretch):
         last |= {tile: number for op in row for tile in op.sources}
     own = {op.into for row in stretch for op in row}
-    later = {tile for tile in own if not own.issuperset(tiled.readers[tile])}
+    stored = {t for t in own if t in tiled.kept or not own.issuperset(tiled.readers[t])}
     crossing: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number, row in enumerate(stretch):
-        for op in row:
-            alive[op.into] = len(stretch) if op.into in later else last.get(op.into, -1)
+        made = {op.into: last.get(op.into, -1) for op in row if op.into not in stored}
+        alive |= {tile: until for tile, until in made.items() if until <= number + most}
         alive = {tile: until for tile, until in alive.items() if until > number}
         names = {tiled.tiles[tile].tensor for tile in alive}
         crossing.append((len(names), sum(tiled.tiles[tile].nbytes for tile in alive)))
