@@ -101,13 +101,13 @@ def row(graph: ed.Graph, devices: int, memory: str | None, limit: float) -> None
         print(f"  {perf_counter() - start:.1f} s: {error}\n  without a limit:", flush=True)
         row(graph, devices, None, limit)
         return
-    again = f"{ours.recompute or 'nothing'} again"
+    again = f"again: {ours.recompute}"
     show("ours", perf_counter() - start, f"{ours.cost:>22,} gap {100 * ours.gap:5.2f} % {again}")
     for name in STRATEGIES:
         start = perf_counter()
         try:
             plan = ed.plan(ready, devices, strategy=name, time_limit=STRATEGY * limit, **rest)
-            again = f"{plan.recompute or 'nothing'} again"
+            again = f"again: {plan.recompute}"
             said = f"{plan.cost:>22,} {plan.cost / ours.cost:7.2f} × ours, {again}"
         except EinDecompError as error:
             said = f"no plan: {error}"

@@ -269,3 +269,14 @@ def test_a_configuration_is_the_same_if_its_text_is(tmp_path):
     assert train(path, steps=4, config=config).step == 4
     with pytest.raises(ed.InputError, match="is of another configuration: sizes was"):
         train(path, steps=5, config={**config, "sizes": [1, 3]})
+
+
+@pytest.mark.parametrize("engine", ["threads", "apart", "torch"])
+def test_micro_batches_and_what_is_computed_again_give_the_same_losses(engine):
+    graph = models.ffnn(24, 10, 12, 5)
+    data, state = models.Synthetic(24, 10, 5), models.initial(graph)
+    wanted = models.fit(graph, data, state, lr=0.1, steps=3, devices=1).losses
+    plan = ed.plan(graph, 2, microbatches={"b": 3}, recompute="layers", time_limit=2)
+    fitted = models.fit(graph, data, state, lr=0.1, steps=3, plan=plan, engine=engine)
+    np.testing.assert_allclose(fitted.losses, wanted, rtol=1e-5)
+    assert (fitted.bytes_moved, fitted.bytes_placed) == (3 * plan.cost, 0)

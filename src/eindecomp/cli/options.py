@@ -15,7 +15,7 @@ from eindecomp.engines.whole_files import check_writable
 from eindecomp.errors import EinDecompError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import ALL
-from eindecomp.graph.rewrites.recompute import AUTO, KINDS
+from eindecomp.graph.rewrites.recompute import NAMES
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES, GivenStrategy
 from eindecomp.store.plan_file import PLAN_FILE, from_json
@@ -231,14 +231,16 @@ def reduce_types_from(texts: Sequence[str]) -> dict[str, str] | None:
     return pairs_from("--reduce-dtype", "gradients=float32", named) or None
 
 
-def recompute_from(text: str | None) -> str | list[str] | None:
+def recompute_from(text: str | None) -> str | int | list[str] | None:
     """What the backward pass computes again.
 
-    >>> recompute_from("layers"), recompute_from("S0, S1")
-    ('layers', ['S0', 'S1'])
+    >>> recompute_from("layers"), recompute_from("12"), recompute_from("S0, S1")
+    ('layers', 12, ['S0', 'S1'])
     """
-    if text is None or text in (*KINDS, AUTO):
+    if text is None or text in NAMES:
         return text
+    if text.isdigit():
+        return int(text)
     return [name.strip() for name in text.split(",")]
 
 

@@ -27,7 +27,7 @@ from eindecomp.cli.options import (
 from eindecomp.engines.engine import Engine, stated_device_count
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import ROLES
-from eindecomp.graph.rewrites.recompute import AUTO, KINDS
+from eindecomp.graph.rewrites.recompute import NAMES
 from eindecomp.planner.costs.presets import PRESETS
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
@@ -173,7 +173,7 @@ class Request:
         _option(
             "NAME",
             "what the backward pass of a training step computes again instead of keeping it: "
-            f"{', '.join((*KINDS, AUTO))}, or tensors, such as H0,H1",
+            f"{', '.join(NAMES)}, its first parts, such as 12, or tensors, such as H0,H1",
         ),
     ] = None
     microbatches: Annotated[

@@ -105,6 +105,8 @@ MEMORY_PRICES = 12  # prices of a byte that are tried
 MEMORY_GAIN = 1e-3  # of the bound: what a further price must be able to add
 
 FIRST_KIND_SHARE = 0.8  # a plan that keeps everything, where another may compute layers again
+FEW_PARTS_SHARE = 0.5  # one that computes some parts again, where others may do so with more
+MORE_RECOMPUTED = (0.25, 0.5)  # of the parts that might be kept, as some is held only for a moment
 LEAST_MEMORY_SECONDS = 2.0  # the plan that holds the least, where none fits: errors name it
 
 # What is close enough

@@ -13,13 +13,11 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
 from eindecomp.graph.rewrites.recompute import (
     AUTO,
-    LAYERS,
     Recompute,
     recompute_form,
     recomputed,
 )
 from eindecomp.graph.rewrites.rewrite import rewrite as rewritten
-from eindecomp.graph.work import operations
 from eindecomp.layout.mesh import BALANCED, WHOLE
 from eindecomp.layout.view import planned_views
 from eindecomp.planner import budgets
@@ -30,6 +28,7 @@ from eindecomp.planner.costs.machine import Machine
 from eindecomp.planner.costs.price import Objective, price_of
 from eindecomp.planner.microbatches import checked_microbatches, for_copies, micro_batched
 from eindecomp.planner.minimize_bound import minimize_bound
+from eindecomp.planner.minimize_movement import held_by_every_plan
 from eindecomp.planner.options import (
     Chosen,
     Options,
@@ -48,6 +47,7 @@ from eindecomp.planner.space.layout_rules import LayoutRules, checked_ties, pinn
 from eindecomp.planner.space.pin import Pin, pins_of
 from eindecomp.planner.space.strategy import GivenStrategy, rules_under, strategy_form, strategy_of
 from eindecomp.planner.space.viable import FixedParts, most_pieces
+from eindecomp.planner.worth_recomputing import worth_recomputing
 from eindecomp.solve.clock import interruptible, planning_time, seconds_since
 from eindecomp.solve.run import Progress
 
@@ -71,7 +71,7 @@ def plan(
     lookups: str = WHOLE,
     pending: bool = True,
     reduce_dtype: str | Mapping[str, str] | None = None,
-    recompute: str | Sequence[str] | None = None,
+    recompute: str | int | Sequence[str] | None = None,
     recompute_work: float = 1.34,
     microbatches: Mapping[str, int] | None = None,
     time_limit: float = 45,
@@ -122,9 +122,10 @@ def plan(
             they accumulate in: `"bfloat16"`, or by tensor or role, such as `{"activations":
             "bfloat16", "Z": "float16"}` (`graph.reduce_types` has the roles).
         recompute: What the backward pass of a training step computes again instead of keeping it:
-            tensors, such as `["H0"]`, or all within `"layers"` (`graph.rewrites.recompute`). The
-            order of contractions is then the usual one. `"auto"` computes nothing again
-            where that is found to fit into `memory`, and else all within layers.
+            tensors, such as `["H0"]`, all within `"layers"`, or all within the first so many parts
+            of them, such as `12` (`graph.rewrites.recompute`). `"auto"` computes nothing
+            again where that is found to fit into `memory`, else some parts, and else all; the
+            order of contractions is then the usual one.
         recompute_work: How many times the operations of the step `"auto"` may take, such as `1.34`.
         microbatches: Into how many parts, computed one after another, a batch is divided, such as
             `{"b": 4}`: less is held at a time, and results that aggregate the batch, such as
@@ -222,7 +223,15 @@ def plan(
 
         kinds = (again,)
         if again == AUTO:
-            kinds = _worth_trying(planned, tie, recompute_work if memory is not None else 1)
+            kinds = (None,)
+            if memory is not None:
+                kinds = worth_recomputing(
+                    planned,
+                    checked_ties(planned, tie),
+                    recompute_work,
+                    parse_bytes(memory),
+                    lambda kind: held_by_every_plan(asked(planned, kind, 0, None, waits=False)),
+                )
         again, (options, chosen) = _first_that_fits(attempt, kinds)
     rules = options.rules
     bound, total = chosen.bound, chosen.costs.total
@@ -244,25 +253,14 @@ def plan(
     )  # fmt: skip
 
 
-def _worth_trying(
-    graph: Graph, tie: Mapping[str, str] | None, work: float
-) -> tuple[Recompute, ...]:
-    """What may be computed again within so many times the operations."""
-
-    def operations_of(own: Graph) -> int:
-        return sum(operations(own, vertex) for vertex in own.vertices.values())
-
-    again = recomputed(graph, LAYERS, checked_ties(graph, tie))
-    return (None, LAYERS) if operations_of(again) <= work * operations_of(graph) else (None,)
-
-
 def _first_that_fits(
     attempt: Callable[[Recompute, float], tuple[Options, Chosen]], kinds: tuple[Recompute, ...]
 ) -> tuple[Recompute, tuple[Options, Chosen]]:
     """The first kind of which there is a plan, and that; or the last one's error."""
     for kind in kinds[:-1]:
+        share = budgets.FIRST_KIND_SHARE if kind is None else budgets.FEW_PARTS_SHARE
         with suppress(PlanError):
-            return kind, attempt(kind, budgets.FIRST_KIND_SHARE)
+            return kind, attempt(kind, share)
     return kinds[-1], attempt(kinds[-1], 1)
 
 

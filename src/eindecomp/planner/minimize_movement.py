@@ -30,6 +30,7 @@ from eindecomp.planner.costs.price import (
     may_repeat,
     price_of,
 )
+from eindecomp.planner.model.memory_limit import held_at_least
 from eindecomp.planner.options import Chosen, Options, unproved
 from eindecomp.planner.search.blocks import (
     any_plan,
@@ -119,6 +120,9 @@ def _found(starts: Starts, deadline: float) -> Outcome:
     search = starts.search
     if search.memory is not None and has_passed(deadline):
         raise UnsolvedError("time is up")
+    if search.mesh.devices == 1 and search.memory is None:
+        only = any_plan(search)
+        return replace(only, bound=only.cost)
     search.tell("relax")
     is_free = search.restriction is None
     if is_free:
@@ -170,6 +174,12 @@ def search_of(options: Options) -> Search:
         close=budgets.CLOSE if options.solver != "exact" and _is_seldom_met(price) else 0.0,
         started=planning_time(), on_event=options.on_event,
     )  # fmt: skip
+
+
+def held_by_every_plan(options: Options) -> int:
+    """The bytes that the fullest device holds, whatever is chosen."""
+    search = search_of(options)
+    return held_at_least(search.graph, search.rules, search.mesh)
 
 
 def _is_seldom_met(price: Price) -> bool:

@@ -64,7 +64,7 @@ class Plan:
         reduce_dtype: In which type partial results travel, by tensor or role, such as `{"all":
             "bfloat16"}`; none for that in which they accumulate.
         recompute: What the backward pass computes again instead of keeping it, such as
-            `"layers"`; None for nothing.
+            `"layers"` or the first `12` parts of them; None for nothing.
         microbatches: Into how many parts, computed one after another, a batch is divided, such as
             `{"b": 4}`; the graph computes them already.
         solver: What was asked for, such as `"auto"`.

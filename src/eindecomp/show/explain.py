@@ -300,6 +300,12 @@ def bound_words(plan: Plan) -> str:
     return f"none costs less than {bound}, gap {percent(plan.gap)}"
 
 
+def _again_words(again: str | int | tuple[str, ...]) -> str:
+    if isinstance(again, int):
+        return f"the first {count_words(again, 'part')} of the forward pass"
+    return again if isinstance(again, str) else ", ".join(again)
+
+
 def _space(plan: Plan) -> Iterator[str]:
     """What all plans have in common among which this one was chosen."""
     if plan.objective == "bound":
@@ -315,8 +321,7 @@ def _space(plan: Plan) -> Iterator[str]:
             work = "" if is_free else f", contractions within {plan.work:g} × their work"
             yield f"results in parts where all their readers can read them so{work}"
     if plan.recompute is not None:
-        own = plan.recompute if isinstance(plan.recompute, str) else ", ".join(plan.recompute)
-        yield f"{own} computed again for the backward pass"
+        yield f"{_again_words(plan.recompute)} computed again for the backward pass"
     for label, count in plan.microbatches.items():
         yield f"{label} in {count} micro-batches, one after another"
     if plan.memory is not None and plan.devices > 1 and in_turns(plan.graph)[1]:

@@ -21,7 +21,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.checks import as_written
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.reduce_types import reduce_types, with_reduce_types
-from eindecomp.graph.rewrites.recompute import KINDS, Recompute
+from eindecomp.graph.rewrites.recompute import LAYERS, Recompute
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.text.resolve import MAX_TEXT
 from eindecomp.layout.cut import pending_in
@@ -174,7 +174,9 @@ def _recompute(field: Field) -> Recompute:
     """What the backward pass computes again: the graph has that already."""
     if isinstance(field.value, list):
         return tuple(name.text() for name in field.items())
-    return field.if_any(lambda kind: kind.one_of(tuple(KINDS)))
+    if isinstance(field.value, int):
+        return field.whole(1)
+    return field.if_any(lambda kind: kind.one_of((LAYERS,)))
 
 
 def _graph(field: Field) -> Graph:

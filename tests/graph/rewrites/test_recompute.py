@@ -24,7 +24,7 @@ Z{l}[b,s,a] <- sum relu(H{l}[b,s,f]) * W2{l}[f,a]
 X{n}[b,s,a] <- A{l}[b,s,a] + Z{l}[b,s,a]
 """
 SIZES = "WQ{l}[a,h,d], WK{l}[a,h,d], WV{l}[a,h,d], WO{l}[h,d,a], W1{l}[a,f], W2{l}[f,a]"
-KINDS = [None, "layers", ["H0", "K1"]]
+KINDS = [None, "layers", 2, ["H0", "K1"]]
 
 
 def step(layers=2):
@@ -63,9 +63,9 @@ def test_layers_that_are_computed_again_take_less_memory():
     graph = step(layers=6)
     least = {
         kind: fullest(program_of(ed.plan(graph, 1, recompute=kind))).bytes
-        for kind in (None, "layers")
+        for kind in (None, 4, 8, "layers")
     }
-    assert least["layers"] < least[None]
+    assert least["layers"] < least[8] < least[4] < least[None]
 
 
 def test_only_the_backward_pass_reads_what_is_made_again():
@@ -107,11 +107,34 @@ def test_operations_of_a_second_time_are_limited():
         ed.plan(step(layers=6), 1, recompute_work=1.01, **asked)
 
 
+def test_no_more_parts_are_computed_again_than_it_takes_to_fit(tmp_path):
+    graph = step(layers=12)
+    fits = {"memory": 300_000, "time_limit": 4}
+    plan = ed.plan(graph, 1, recompute="auto", **fits)
+    assert isinstance(plan.recompute, int)
+    assert fullest(program_of(plan)).bytes <= fits["memory"]
+    assert f"the first {plan.recompute} parts of the forward pass computed" in " ".join(
+        plan.explain().split()
+    )
+    with pytest.raises(ed.PlanError, match="found no plan that fits"):
+        ed.plan(graph, 1, recompute=plan.recompute // 2, **fits)
+    plan.save(tmp_path / "plan.json")
+    assert ed.Plan.load(tmp_path / "plan.json") == plan
+
+
+def test_megatrons_names():
+    graph = step()
+    asked = {name: ed.plan(graph, 1, recompute=name).recompute for name in ("full", "selective")}
+    assert asked == {"full": "layers", "selective": None}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("layer", "recompute is 'layers', 'auto', a list of tensors or None, not 'layer'"),
-        (7, "recompute is 'layers', 'auto', a list of tensors or None, not '7'"),
+        ("layer", "recompute is 'layers', 'auto', 'full', 'selective', a number of parts, a list"),
+        (0, "a list of tensors or None, not '0'"),
+        (True, "a list of tensors or None, not 'True'"),
+        (9, "recompute: the forward pass has 8 parts, not 9"),
         (["H9"], "recompute: the forward pass computes no 'H9'; rewriting may have fused it"),
         (["X0"], "recompute: the forward pass computes no 'X0'"),
     ],

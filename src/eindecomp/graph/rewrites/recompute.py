@@ -3,6 +3,9 @@
 The forward pass of a training step is what its outputs need but for the tied ones, the next state.
 Whatever else reads a result that is not kept reads a second one, which is made just before it, of
 what is kept and of other second ones.
+
+Results through which all that follows depends on the data divide the forward pass into parts, such
+as the attention of a layer. The first so many of them may be computed again, or all.
 """
 
 from __future__ import annotations
@@ -17,20 +20,31 @@ from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex
 
 LAYERS = "layers"
-KINDS = {LAYERS: "everything but the results through which all that follows depends on the data"}
 AUTO = "auto"
-Recompute = str | tuple[str, ...] | None
+Recompute = str | int | tuple[str, ...] | None
+NAMES: dict[str, Recompute] = {LAYERS: LAYERS, AUTO: AUTO, "full": LAYERS, "selective": None}
+"""What can be asked for by name, also by Megatron's: scores of attention are kept in no case."""
 
 
 def recompute_form(given: Any) -> Recompute:
     """What was given: one of the kinds, names of tensors, or that the kind is a choice."""
-    if given is None or (isinstance(given, str) and given in (*KINDS, AUTO)):
+    if isinstance(given, str) and given in NAMES:
+        return NAMES[given]
+    if given is None or (type(given) is int and given > 0):
         return given
-    names: tuple[Any, ...] = tuple(given) if type(given) in (list, tuple) else (None,)
+    names: tuple[Any, ...] = (None,)
+    if type(given) in (list, tuple):
+        names = tuple(given)  # pyright: ignore[reportArgumentType]
     if not all(isinstance(name, str) for name in names):
-        known = ", ".join(map(repr, (*KINDS, AUTO)))
-        raise PlanError(f"recompute is {known}, a list of tensors or None, not {quote(str(given))}")
+        known = ", ".join(map(repr, NAMES))
+        forms = "a number of parts, a list of tensors or None"
+        raise PlanError(f"recompute is {known}, {forms}, not {quote(str(given))}")
     return names
+
+
+def parts_of(graph: Graph, tie: Mapping[str, str]) -> int:
+    """How many parts the forward pass has."""
+    return len(_passages(graph, _forward(graph, tie), tie)) + 1
 
 
 def recomputed(graph: Graph, which: Recompute, tie: Mapping[str, str]) -> Graph:
@@ -90,13 +104,21 @@ def _forward(graph: Graph, tie: Mapping[str, str]) -> set[str]:
 
 
 def _named(
-    graph: Graph, forward: Collection[str], which: str | tuple[str, ...], tie: Mapping[str, str]
+    graph: Graph,
+    forward: Collection[str],
+    which: str | int | tuple[str, ...],
+    tie: Mapping[str, str],
 ) -> set[str]:
     """The results that are not kept."""
-    if which == LAYERS:
-        made = {name for name in forward if not isinstance(graph[name].op, Input | Fill)}
-        ends = {vertex.name for vertex in graph.outputs}
-        return made - ends - _passages(graph, forward, tie)
+    if isinstance(which, str | int):
+        made = [n for n in graph if n in forward and not isinstance(graph[n].op, Input | Fill)]
+        passages = _passages(graph, forward, tie)
+        if isinstance(which, int):
+            ends = [*(k for k, name in enumerate(made) if name in passages), len(made)]
+            if which > len(ends):
+                raise PlanError(f"recompute: the forward pass has {len(ends)} parts, not {which}")
+            made = made[: ends[which - 1]]
+        return {*made} - {vertex.name for vertex in graph.outputs} - passages
     for name in which:
         if name not in forward or isinstance(graph[name].op, Input | Fill):
             known = [v for v in forward if not isinstance(graph[v].op, Input | Fill)]
