@@ -90,7 +90,7 @@ def test_a_locale_without_utf_8_is_enough(plan):
     """Python reads and writes ASCII there."""
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "eindecomp.cli", "run", plan, "--random"],
+        [sys.executable, "-m", "eindecomp", "run", plan, "--random"],
         env=os.environ | plain, capture_output=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")

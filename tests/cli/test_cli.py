@@ -43,7 +43,7 @@ SMALL = {
 }
 
 
-COMMAND = [sys.executable, "-m", "eindecomp.cli"]
+COMMAND = [sys.executable, "-m", "eindecomp"]
 
 
 def run(*args: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -66,7 +66,7 @@ def test_words_are_completed(words, offered, completed, tmp_path):
 def test_bash_takes_the_script():
     """As a user sources it: bash learns a function that asks this command for words."""
     shown = subprocess.run(
-        [sys.executable, "-m", "eindecomp.cli", "--show-completion", "bash"],
+        [sys.executable, "-m", "eindecomp", "--show-completion", "bash"],
         env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip

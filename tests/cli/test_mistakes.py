@@ -18,7 +18,7 @@ from eindecomp.cli.root import app
 
 PRODUCT = "input X[i: 8, j: 9], Y[j, k: 8]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z\n"
 INTS = "input N[i: 4] int32\nM[i] <- N[i] * 2\noutput M\n"
-COMMAND = [sys.executable, "-m", "eindecomp.cli"]
+COMMAND = [sys.executable, "-m", "eindecomp"]
 
 
 def truncated(data: bytes) -> bytes:

@@ -78,7 +78,7 @@ def test_a_mistake_is_told_once(arguments, status, message, file, patient):
 
 @needs_mpi
 def test_there_is_a_device_for_every_rank(file):
-    words = ["-m", "eindecomp.cli", "run", str(file), "--random", "--check", "--engine", "spmd"]
+    words = ["-m", "eindecomp", "run", str(file), "--random", "--check", "--engine", "spmd"]
     job = run_command([*launch("mpi", 3), *words])
     assert job.status == 0, job.err
     assert "on 3 workers" in job.out
@@ -91,7 +91,7 @@ def test_the_first_rank_reads_prompts_for_all(tmp_path):
     from small_llama import make_llama
 
     make_llama(tmp_path / "llama")
-    words = ["-m", "eindecomp.cli", "llama", str(tmp_path / "llama"), "--ids", "--max-tokens", "5"]
+    words = ["-m", "eindecomp", "llama", str(tmp_path / "llama"), "--ids", "--max-tokens", "5"]
     given = "1 2 3\n\n4 5 6\n"
     alone = subprocess.run(  # noqa: S603 - our own
         [sys.executable, *words], input=given, capture_output=True, text=True, check=True

@@ -191,6 +191,8 @@ def test_what_cannot_be_divided_is_refused(text, count, message):
         ({"b": 0}, "microbatches along 'b' must be 1 or more, not 0"),
         ({"b": 1.5}, "must be 1 or more, not 1.5"),
         ({"B": 2}, "no input has a label 'B'; known: a, b"),
+        ({"B": 1, "b": 2}, "no input has a label 'B'; known: a, b"),
+        ([("b", 2)], "microbatches are given as {label: number}"),
     ],
 )
 def test_bad_input(given, message):

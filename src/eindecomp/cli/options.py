@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -239,7 +240,7 @@ def recompute_from(text: str | None) -> str | int | list[str] | None:
     """
     if text is None or text in NAMES:
         return text
-    if text.isdigit():
+    if re.fullmatch("[0-9]{1,9}", text):
         return int(text)
     return [name.strip() for name in text.split(",")]
 

@@ -176,6 +176,10 @@ class Request:
             f"{', '.join(NAMES)}, its first parts, such as 12, or tensors, such as H0,H1",
         ),
     ] = None
+    recompute_work: Annotated[
+        float,
+        _option("TIMES", "how many times the operations of the step auto may take", min=1),
+    ] = 1.34
     microbatches: Annotated[
         str | None,
         _option("LABEL=N", "into how many parts, one after another, a batch is divided, as b=4"),

@@ -158,7 +158,7 @@ def plan(
     """
     started = planning_time()
     check_options(graph, objective, solver, inputs, pieces, time_limit, on_event, lookups)
-    check_work(work)
+    check_work(work, recompute_work)
     if not isinstance(pending, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"pending must be True or False, not {pending!r}")
     if objective == "bound" and reduce_dtype is not None:
@@ -248,7 +248,7 @@ def plan(
         work=limit if chosen.orders is not None or chosen.pending else None,
         orders=chosen.orders, pending=chosen.pending,
         reduce_dtype=options.reduce_types, recompute=again,
-        microbatches=counts, solver=solver,
+        microbatches={label: count for label, count in counts.items() if count > 1}, solver=solver,
         method=chosen.method, stopped_by=ending.reason(is_proved), seconds=seconds_since(started),
     )  # fmt: skip
 

@@ -43,10 +43,10 @@ def checked_microbatches(given: Any) -> dict[str, int]:
     >>> checked_microbatches({"b": 4}), checked_microbatches(None)
     ({'b': 4}, {})
     """
-    counts: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {given: None}  # pyright: ignore[reportUnknownArgumentType]
     if given is None:
         return {}
-    if not all(isinstance(label, str) for label in counts) or isinstance(given, str):
+    counts: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {0: None}  # pyright: ignore[reportUnknownArgumentType]
+    if not all(isinstance(label, str) for label in counts):
         form = "{label: number}, such as {'b': 4}"
         raise PlanError(f"microbatches are given as {form}, not {quote(str(given))}")  # pyright: ignore[reportUnknownArgumentType]
     for label, count in counts.items():
@@ -80,6 +80,7 @@ def micro_batched(
     copies: dict[str, list[str]] = {}
     for label, count in counts.items():
         if count == 1:
+            _inputs(graph, label, count, tie)  # or it is refused
             continue
         batch = _Batch.of(graph, label, count, tie)
         unrolled = _Unrolled(graph, batch)

@@ -9,7 +9,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -411,8 +411,10 @@ def _starts(
             if plan is None or is_far or (name and is_small(search)):
                 sizes = (len(search.mesh.sizes), 1) if is_small(search) else (1,)
                 is_first = plan is None and least == inf
-                other = choose_by_blocks(search, sizes, needed=needed and is_first)
-                plan = other if plan is None else better(plan, other)
+                with nullcontext() if plan is None else suppress(UnsolvedError, PlanError):
+                    other = choose_by_blocks(search, sizes, needed=needed and is_first)
+                    plan = better(plan, other)
+            assert plan is not None  # noqa: S101 - else an error was raised
             yield name, replace(plan, bound=0)
             least = min(least, plan.cost)
 

@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eindecomp.errors import PlanError, suggest
+from eindecomp.errors import PlanError, quote, suggest
 from eindecomp.graph.arrays import check_outputs
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
@@ -199,14 +199,21 @@ def check_options(
         raise PlanError(f"on_event is a function that takes an event, not {on_event!r}")
 
 
-def check_work(work: float | None) -> None:
-    """Refuse a limit on the operations of contraction orders that no order can be within."""
-    if work is None:
-        return
-    if not isinstance(work, Real) or isinstance(work, bool) or not work >= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+def check_work(work: float | None, recompute_work: float = 1.0) -> None:
+    """Refuse limits on operations that no order of contractions, or no step, can be within."""
+
+    def is_number(given: object) -> bool:
+        return isinstance(given, Real) and given is not True and float(given) >= 1
+
+    if work is not None and not is_number(work):
         raise PlanError(
             f"work is how many times the least operations an order may take, 1 or more, or None "
             f"for the usual order, not {work!r}"
+        )
+    if not is_number(recompute_work):
+        raise PlanError(
+            "recompute_work is how many times the operations of the step may be carried out, 1 or "
+            f"more, not {quote(recompute_work)}"
         )
 
 

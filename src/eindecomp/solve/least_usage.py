@@ -10,7 +10,7 @@ from eindecomp.errors import InfeasibleError, UnsolvedError
 from eindecomp.solve import budgets
 from eindecomp.solve.clock import has_passed, planning_time
 from eindecomp.solve.minimize import minimize
-from eindecomp.solve.problem.arrays import INFINITE, Costs, Factor, Ints
+from eindecomp.solve.problem.arrays import INFINITE, Costs, Factor, Ints, is_infinite
 from eindecomp.solve.problem.problem import Problem
 
 
@@ -58,10 +58,10 @@ def _held(problem: Problem, choice: Ints) -> int:
 def _priced(problem: Problem, unary: Costs) -> Problem:
     """The problem at other prices: these for choices, and nothing for what goes together."""
     tables = {id(factor.table): _free(factor.table) for factor in problem.factors}
-    priced = np.where(problem.unary == INFINITE, INFINITE, unary)
+    priced = np.where(is_infinite(problem.unary), INFINITE, unary)
     factors = tuple(Factor(own.scope, tables[id(own.table)]) for own in problem.factors)
     return replace(problem, unary=priced, tables=_free(problem.tables), factors=factors)
 
 
 def _free(costs: Costs) -> Costs:
-    return np.where(costs == INFINITE, INFINITE, 0)
+    return np.where(is_infinite(costs), INFINITE, 0)

@@ -68,7 +68,7 @@ def test_a_long_run_goes_on_where_it_was_killed(tmp_path):
 def test_the_command_line_takes_a_device(tmp_path):
     file = tmp_path / "matmul.ein"
     file.write_text("input X[i: 4, j: 6], Y[j, k: 4]\nZ[i,k] <- sum X[i,j] * Y[j,k]\noutput Z")
-    words = ["-m", "eindecomp.cli", "run", str(file), "--random", "--check", "--engine", "spmd"]
+    words = ["-m", "eindecomp", "run", str(file), "--random", "--check", "--engine", "spmd"]
     job = run_command([*launch("torch", 2), *words, "--option", "device=cpu"])
     assert job.status == 0, job.err
     assert "on 2 workers" in job.out

@@ -137,11 +137,25 @@ def test_megatrons_names():
         (9, "recompute: the forward pass has 8 parts, not 9"),
         (["H9"], "recompute: the forward pass computes no 'H9'; rewriting may have fused it"),
         (["X0"], "recompute: the forward pass computes no 'X0'"),
+        (["loss"], "recompute: the backward pass does not read 'loss'"),
     ],
 )
 def test_bad_names(given, message):
     with pytest.raises(ed.PlanError, match=message):
         ed.plan(step(), 2, recompute=given)
+
+
+@pytest.mark.parametrize("given", [None, "1.34", 0.5, float("nan"), float("-inf"), True, [2]])
+def test_a_limit_on_operations_is_a_number(given):
+    with pytest.raises(ed.PlanError, match="recompute_work is how many times the operations"):
+        ed.plan(step(), 2, recompute="auto", recompute_work=given, memory=60_000)
+
+
+@pytest.mark.parametrize("again", [None, "auto"])
+def test_seconds_within_too_little_memory_name_the_least(again):
+    limits = {"memory": 1000, "time_limit": 1}
+    with pytest.raises(ed.PlanError, match="found no plan that fits into 1000 B"):
+        ed.plan(step(1), 2, "time", machine="gpu-server", recompute=again, **limits)
 
 
 def test_without_state_nothing_tells_the_passes_apart():

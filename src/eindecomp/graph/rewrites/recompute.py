@@ -11,6 +11,7 @@ as the attention of a layer. The first so many of them may be computed again, or
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from numbers import Integral
 from typing import Any
 
 from eindecomp.errors import PlanError, quote, suggest
@@ -30,8 +31,10 @@ def recompute_form(given: Any) -> Recompute:
     """What was given: one of the kinds, names of tensors, or that the kind is a choice."""
     if isinstance(given, str) and given in NAMES:
         return NAMES[given]
-    if given is None or (type(given) is int and given > 0):
-        return given
+    if given is None:
+        return None
+    if isinstance(given, Integral) and given is not True and int(given) > 0:
+        return int(given)
     names: tuple[Any, ...] = (None,)
     if type(given) in (list, tuple):
         names = tuple(given)  # pyright: ignore[reportArgumentType]
@@ -39,7 +42,7 @@ def recompute_form(given: Any) -> Recompute:
         known = ", ".join(map(repr, NAMES))
         forms = "a number of parts, a list of tensors or None"
         raise PlanError(f"recompute is {known}, {forms}, not {quote(str(given))}")
-    return names
+    return tuple(dict.fromkeys(names)) or None
 
 
 def parts_of(graph: Graph, tie: Mapping[str, str]) -> int:
@@ -85,7 +88,10 @@ def recomputed(graph: Graph, which: Recompute, tie: Mapping[str, str]) -> Graph:
         made.append(Vertex(vertex.name, vertex.op, inputs, vertex.shape, vertex.dtype))
         return True
 
-    return rebuilt(graph, put)
+    made = rebuilt(graph, put)
+    if isinstance(which, tuple) and (unread := [name for name in which if name not in again]):
+        raise PlanError(f"recompute: the backward pass does not read {quote(unread[0])}")
+    return made
 
 
 def _forward(graph: Graph, tie: Mapping[str, str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""`python -m eindecomp.cli`."""
+"""`python -m eindecomp`."""
 
 from eindecomp_command import main
 
