@@ -21,7 +21,7 @@ arrays = {"X": x, "Y": y}
 COMMAND = """
 import json, subprocess, sys
 def command(*given):
-    start = [sys.executable, "-m", "eindecomp.cli", "run", "--random", "--check"]
+    start = [sys.executable, "-m", "eindecomp", "run", "--random", "--check"]
     told = subprocess.run([*start, "--engine", "torch", *given], capture_output=True)
     assert told.returncode == 0, told.stderr.decode()
     return told.stdout
