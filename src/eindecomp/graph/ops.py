@@ -6,7 +6,8 @@ Every kind knows its output labels; what its inputs must look like and what come
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
 
 from eindecomp.errors import GraphError
 from eindecomp.lang.einsum import MAX_LABELS, EinSum, Labels
@@ -201,26 +202,11 @@ def _check_distinct(*tensors: Labels) -> None:
 
 
 def relabel(op: Op, name: Callable[[str], str]) -> Op:
-    """The same operation under other labels."""
+    """The same operation under other labels, which are all the strings that it holds."""
 
-    def all_of(labels: Labels) -> Labels:
-        return tuple(name(label) for label in labels)
+    def renamed(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(renamed(item) for item in cast("tuple[Any, ...]", part))
+        return name(part) if isinstance(part, str) else part
 
-    match op:
-        case Input(output):
-            return Input(all_of(output))
-        case EinSum(inputs, output, join, agg):
-            return EinSum(tuple(all_of(labels) for labels in inputs), all_of(output), join, agg)
-        case Fill(output, value):
-            return Fill(all_of(output), value)
-        case Gather(table, axis, index, output):
-            return Gather(all_of(table), axis, all_of(index), all_of(output))
-        case ScatterAdd(source, index, table, axis, row):
-            return ScatterAdd(all_of(source), all_of(index), all_of(table), axis, name(row))
-        case Concat(output, along):
-            return Concat(all_of(output), name(along))
-        case Slice(output, ranges):
-            return Slice(all_of(output), ranges)
-        case Reshape(before, after, sizes):
-            before, after = (tuple(map(all_of, groups)) for groups in (before, after))
-            return Reshape(before, after, tuple((name(label), size) for label, size in sizes))
+    return replace(op, **{each.name: renamed(getattr(op, each.name)) for each in fields(op)})

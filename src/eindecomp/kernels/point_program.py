@@ -22,7 +22,7 @@ from eindecomp.lang.dtypes import (
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM, Monoid
 from eindecomp.lang.neutral import safe_combine
-from eindecomp.lang.scalar import Expr, Scalar, from_values, substitute, used_scalars, values
+from eindecomp.lang.scalar import Expr, Scalar, substitute, used_scalars, values
 from eindecomp.lang.scalar_types import result_type, with_casts
 
 # Literals and run-time scalars alone compute as NumPy computes Python's numbers.
@@ -56,12 +56,10 @@ def numbered_program(
     op: EinSum, types: Sequence[DType], scalars: Sequence[tuple[str, DType]]
 ) -> PointProgram:
     """Like `make_program`, with run-time scalars named s0, s1, … so that no user's name is left."""
-    position = {name: Scalar(f"s{k}") for k, (name, _) in enumerate(scalars)}
-
-    def renamed(leaf: Expr) -> Expr:
-        return position[leaf.name] if isinstance(leaf, Scalar) else leaf
-
-    join = from_values([substitute(value, renamed) for value in values(op.join)])
+    position: dict[Expr, Expr] = {
+        Scalar(name): Scalar(f"s{k}") for k, (name, _) in enumerate(scalars)
+    }
+    join = substitute(op.join, position.get)
     numbered = {f"s{k}": of for k, (_, of) in enumerate(scalars)}
     return make_program(replace(op, join=join), types, numbered)
 

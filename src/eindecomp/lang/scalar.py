@@ -286,24 +286,26 @@ def used_scalars(expr: Expr) -> tuple[str, ...]:
     return tuple(dict.fromkeys(leaf.name for leaf in leaves(expr) if isinstance(leaf, Scalar)))
 
 
-def substitute(expr: Expr, leaf: Callable[[Arg | Const | Scalar], Expr]) -> Expr:
-    """Replace every leaf by what `leaf` makes of it.
+def substitute(expr: Expr, by: Callable[[Expr], Expr | None]) -> Expr:
+    """Replace every part of which `by` makes something, the largest first.
 
-    >>> print(substitute(call("exp", Arg(0)), lambda _: call("neg", Arg(1))))
+    >>> print(substitute(call("exp", Arg(0)), {Arg(0): call("neg", Arg(1))}.get))
     exp(-y)
     """
+    if (new := by(expr)) is not None:
+        return new
     match expr:
         case Call(op, args):
-            return Call(op, tuple(substitute(arg, leaf) for arg in args))
+            return Call(op, tuple(substitute(arg, by) for arg in args))
         case Tuple(items):
-            return Tuple(tuple(substitute(item, leaf) for item in items))
+            return Tuple(tuple(substitute(item, by) for item in items))
         case _:
-            return leaf(expr)
+            return expr
 
 
 def replace_args(expr: Expr, by: Sequence[Expr] | Mapping[int, Expr]) -> Expr:
     """Put `by[k]` where input k is read."""
-    return substitute(expr, lambda leaf: by[leaf.index] if isinstance(leaf, Arg) else leaf)
+    return substitute(expr, lambda part: by[part.index] if isinstance(part, Arg) else None)
 
 
 def _definitions() -> Mapping[str, Expr]:

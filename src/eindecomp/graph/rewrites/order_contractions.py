@@ -26,10 +26,10 @@ from eindecomp.lang.scalar import (
     Arg,
     Call,
     Expr,
-    Tuple,
     call,
     leaves,
     replace_args,
+    substitute,
     used_args,
     values,
 )
@@ -157,7 +157,7 @@ def _split(vertex: Vertex, op: EinSum, into: Graph) -> None:
         value = replace_args(part, {k: Arg(place) for place, k in enumerate(used)})
         name = into.fresh(f"{vertex.name}_1")
         into.add_einsum(labels, [operands[k] for k in used], value, name=name)
-        join = _replace(join, part, Arg(len(operands)))
+        join = substitute(join, {part: Arg(len(operands))}.get)
         operands.append((name, labels))
         kept = used_args(join)
         join = replace_args(join, {k: Arg(place) for place, k in enumerate(kept)})
@@ -183,18 +183,6 @@ def _separable(
         if elements <= limit and (best is None or elements < best[0]):
             best = (elements, part, tuple(sizes))
     return None if best is None else best[1:]
-
-
-def _replace(expr: Expr, part: Expr, by: Expr) -> Expr:
-    if expr == part:
-        return by
-    match expr:
-        case Call(op, args):
-            return Call(op, tuple(_replace(arg, part, by) for arg in args))
-        case Tuple(items):
-            return Tuple(tuple(_replace(item, part, by) for item in items))
-        case _:
-            return expr
 
 
 # Vertices as chains of joins that distribute over their aggregation

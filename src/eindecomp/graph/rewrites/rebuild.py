@@ -109,15 +109,13 @@ def merge_common(graph: Graph) -> Graph:
 
 def _add_renamed(vertex: Vertex, into: Graph, renamed: Mapping[str, str]) -> None:
     """Add a vertex to another graph, under another name and reading renamed inputs."""
-    name, inputs = renamed[vertex.name], [renamed[source] for source in vertex.inputs]
-    match vertex.op:
-        case Input():
-            into.append(vertex)
-        case EinSum(labels, output, join, agg):
-            operands = list(zip(inputs, labels, strict=True))
-            into.add_einsum(output, operands, join, agg, name, vertex.sizes)
-        case op:
-            into.add(op, inputs, name, vertex.sizes)
+    name, inputs = renamed[vertex.name], tuple(renamed[source] for source in vertex.inputs)
+    if isinstance(vertex.op, EinSum):  # operands that have become equal are one
+        operands = list(zip(inputs, vertex.op.inputs, strict=True))
+        op = vertex.op
+        into.add_einsum(op.output, operands, op.join, op.agg, name, vertex.sizes)
+    else:
+        into.append(replace(vertex, name=name, inputs=inputs))
 
 
 def equal_vertices(graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
