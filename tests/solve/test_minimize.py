@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -140,3 +141,11 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_exact_refuses_a_usage_limit():
     with pytest.raises(UnsolvedError, match="cannot handle a usage limit"):
         minimize(hard_problem(), method="exact")
+
+
+def test_tables_that_are_too_large_to_search_leave_the_choice_found_before():
+    rng = np.random.default_rng(0)
+    unary = [rng.integers(0, 100, 52) for _ in range(6)]
+    factors = [(scope, rng.integers(0, 100, (52, 52, 52))) for scope in combinations(range(6), 3)]
+    solution = minimize(Problem.of(unary, factors=factors), time_limit=20)
+    assert 0 < solution.bound <= solution.cost < 6 * 100 + len(factors) * 100

@@ -31,6 +31,7 @@ from eindecomp.solve.exact.bounding import Bounding
 from eindecomp.solve.exact.eliminate import eliminate, work_allowed
 from eindecomp.solve.exact.fold import fold_all
 from eindecomp.solve.problem.arrays import EXACT, INFINITE, Costs, Factor, Ints
+from eindecomp.solve.problem.cost_network import CostNetwork
 from eindecomp.solve.problem.problem import Problem
 from eindecomp.solve.run import Lift, Progress, Run, Solution
 
@@ -101,22 +102,16 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
     unfold: Lift = np.array
     if method != "search" and not problem.limited:
         network, unfold = fold_all(run)
-        choice = eliminate(network, run.deadline, work_allowed(problem))
-        if choice is not None:
-            run.enter("eliminate")
-            run.offer(unfold(choice))
-            return run.solution(proved=True, summed=True)
-        if problem.factors and method == "exact":
-            raise UnsolvedError(_TOO_LARGE)
-        if method == "auto":
-            run.enter("split")
-            until = run.start + budgets.BOUND_SHARE * time_limit
-            Bounding(run, network, unfold).tighten(np.inf, until)
-            if run.bound == run.cost:
-                return run.solution(proved=True)
+        if (whole := _without_search(run, network, unfold, method, time_limit)) is not None:
+            return whole
         if "fold" in run.stages:
             problem = network.to_problem(integral=problem.integral)
-    core, lift = _reduce(run, problem, unfold)
+    try:
+        core, lift = _reduce(run, problem, unfold)
+    except UnsolvedError:
+        if run.choice is None:
+            raise
+        return run.solution(proved=False)
     if core.size == 0:
         run.offer(lift(np.zeros(0, dtype=np.int64)))
         return run.solution(proved=True)
@@ -133,6 +128,25 @@ def _minimize(run: Run, method: str, time_limit: float, seed: int) -> Solution:
     run.enter("search")
     incumbent = Incumbent(run.offer, run.raise_bound, run.problem.exact_in_floats, lift)
     return run.solution(proved=close_gap(core, incumbent, run.deadline, seed))
+
+
+def _without_search(
+    run: Run, network: CostNetwork, unfold: Lift, method: str, time_limit: float
+) -> Solution | None:
+    """The best choice by elimination or split tables; None where these do not find it."""
+    problem = run.problem
+    choice = eliminate(network, run.deadline, work_allowed(problem))
+    if choice is not None:
+        run.enter("eliminate")
+        run.offer(unfold(choice))
+        return run.solution(proved=True, summed=True)
+    if problem.factors and method == "exact":
+        raise UnsolvedError(_TOO_LARGE)
+    if method == "auto":
+        run.enter("split")
+        until = run.start + budgets.BOUND_SHARE * time_limit
+        Bounding(run, network, unfold).tighten(np.inf, until)
+    return run.solution(proved=True) if run.bound == run.cost else None
 
 
 def _reduce(run: Run, problem: Problem, unfold: Lift) -> tuple[Core, Lift]:

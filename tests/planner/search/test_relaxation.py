@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 import pytest
 from brute_memory import Setting, assignments, frontier
@@ -14,7 +14,8 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.planner import budgets
 from eindecomp.planner.costs.least_prices import LeastBytes, LeastSeconds
 from eindecomp.planner.costs.price import PriceInBytes, PriceInSeconds
-from eindecomp.planner.search.blocks import choose_block
+from eindecomp.planner.search import choose
+from eindecomp.planner.search.blocks import any_plan, choose_block
 from eindecomp.planner.search.relaxation import Relaxation, Relaxed, relax
 from eindecomp.planner.search.search import Search, all_axes
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -199,3 +200,14 @@ def test_a_product_with_many_vectors_and_homes_is_bounded():
     graph = ed.parse(f"{sizes}\nS[b,h,s,t] <- sum Q[b,s,h,d] * K[b,t,h,d]\noutput S")
     plan = ed.plan(graph, 840, inputs="sharded", time_limit=10)
     assert plan.bound == plan.cost > 0
+
+
+def test_a_bound_by_prices_is_raised_by_more_sweeps(monkeypatch):
+    monkeypatch.setattr(budgets, "RELAXED_CELLS", 0)
+    monkeypatch.setattr(budgets, "FIRST_GAIN", inf)  # one sweep
+    graph, mesh = random_graph(8, tree=False), mesh_of((2, 2, 2))
+    search = Search(graph, PriceInBytes(mesh), LayoutRules("sharded"), deadline=inf)
+    first = choose.relaxed_of(search, 10)
+    choosing = choose.Choosing(search, inf, first, best=any_plan(search))
+    choose.raise_relaxed_bound(choosing)
+    assert first.bound < choosing.relaxed.bound == choosing.bound <= choosing.cost

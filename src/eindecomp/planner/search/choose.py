@@ -273,13 +273,13 @@ def _bound_all_axes(choosing: Choosing) -> None:
     _split(choosing, budgets.BOUND_SHARE, budgets.FIRST_TABLES)
 
 
-def _raise_relaxed_bound(choosing: Choosing) -> None:
+def raise_relaxed_bound(choosing: Choosing) -> None:
     """The relaxed problem's bound with larger tables, and what its pieces lead to then."""
     search, before = choosing.search, choosing.relaxed
     share = budgets.BOUND_LAYERS_SHARE if choosing.has_layers else budgets.BOUND_SHARE
     search.tell("bound", choosing.cost)
     until = search.hurried(share).deadline
-    if before.model is None:  # there was no time for it
+    if before.model is None and before.prices is None:  # there was no time for it
         relaxed = relaxed_of(search, until - planning_time())
     else:
         relaxed = before.tightened(choosing.cost, until)
@@ -389,14 +389,14 @@ STAGES: tuple[Stage, ...] = (
     Stage(_choose_layers, lambda now: now.has_layers),
     Stage(_bound_all_axes, _is_narrow),
     # With a plan, but only the relaxed problem to bound it.
-    Stage(_raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
+    Stage(raise_relaxed_bound, lambda now: now.whole is None and now.best is not None),
     # From nothing, a search of many layers finds nothing better than one of a few.
     Stage(_choose_blocks, lambda now: now.best is None or not now.has_layers),
     Stage(_combine, lambda now: not is_small(now.search)),
     Stage(_choose_whole, lambda now: not now.search.is_ranked and _is_narrow_enough(now)),
     Stage(_improve_blocks, lambda now: now.is_open),
     Stage(_improve_order, lambda now: len(now.search.mesh.sizes) > 1),
-    Stage(_raise_relaxed_bound, lambda now: now.whole is None and is_small(now.search)),
+    Stage(raise_relaxed_bound, lambda now: now.whole is None and is_small(now.search)),
     Stage(_split_all_axes, lambda now: _is_late(now) and now.search.memory is None),
     Stage(_search_all_axes, _is_late),
 )
