@@ -59,11 +59,6 @@ class Layout:
         """Numbers of keys as [batch, heads of keys]."""
         return arrange(tensor, labels, (self.batch, self.shared), self.sizes)
 
-    def results(self, labels: Labels, out: Tensor) -> Tensor:
-        """What has the labels of the result as [batch, heads, queries, size of a value]."""
-        groups = (self.batch, self.heads, self.attention.queries, self.attention.values)
-        return arrange(out, labels, groups, self.sizes)
-
     def result(self, out: Tensor) -> Tensor:
         """The tensor [batch, heads, queries, size of a value] with the labels of the result."""
         one = self.attention
