@@ -140,7 +140,9 @@ def _optimiser() -> Any:
     """What compiles modules."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    _add_wide_divisions()
+    with suppress(RuntimeError):
+        # It divides 128 bits, with which the optimiser counts some loops.
+        llvm.load_library_permanently("libgcc_s.so.1")
     llvm.add_symbol(intrinsics.REFUSE, ctypes.cast(_refuse, ctypes.c_void_p).value)
     return _target_machine()
 
@@ -187,18 +189,6 @@ def check_refusals() -> None:
         reason = REFUSED[0]
         REFUSED.clear()
         raise ValueError(reason)
-
-
-def _add_wide_divisions() -> None:
-    """Let compiled code find divisions of 128 bits, with which the optimiser counts some loops."""
-    try:
-        runtime = ctypes.CDLL("libgcc_s.so.1")
-    except OSError:
-        return
-    for name in ("__udivti3", "__umodti3", "__divti3", "__modti3"):
-        with suppress(AttributeError):
-            address = ctypes.cast(getattr(runtime, name), ctypes.c_void_p).value
-            llvm.add_symbol(name, address)
 
 
 def machine_code(text: str) -> bytes:
