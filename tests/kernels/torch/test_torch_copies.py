@@ -38,7 +38,7 @@ def traced(
             _lying(labels, orders.get(name, "".join(labels)), known, getattr(torch, of), device)
             for name, labels in zip(vertex.inputs, vertex.op.inputs, strict=True)
         ]
-        made = make_fx(lambda *given: kernel.result(given))(*operands)
+        made = make_fx(lambda *given: kernel.result(given, (), vertex.shape))(*operands)
         result = made(*operands)
     names = [node.target.__name__ for node in made.graph.nodes if node.op == "call_function"]
     return [name for name in names if name.partition(".")[0] not in VIEWS], result
@@ -125,7 +125,7 @@ def test_wider_results_of_low_precision_are_asked_for() -> None:
             torch.empty(shape, dtype=torch.bfloat16, device="cuda")
             for shape in ((2, 32, 64), (128, 64))
         ]
-        made = make_fx(lambda *given: kernel.states(given))(*operands)
+        made = make_fx(lambda *given: kernel.states(given, (), graph["Z"].shape))(*operands)
         [state] = made(*operands)
     assert state.dtype == torch.float32
     targets = [str(node.target) for node in made.graph.nodes]

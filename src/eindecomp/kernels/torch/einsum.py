@@ -70,7 +70,7 @@ class EinSumKernel(TorchKernel):
     >>> from eindecomp.lang.monoid import SUM
     >>> f4 = np.dtype("float32")
     >>> kernel = einsum_kernel(EinSum((("i", "j"),), ("i",), product(1), SUM), (f4,), f4)
-    >>> kernel.result([torch.tensor([[1.0, 2.0], [3.0, 4.0]])])
+    >>> kernel.result([torch.tensor([[1.0, 2.0], [3.0, 4.0]])], (), (2,))
     tensor([3., 7.])
     """
 
@@ -114,7 +114,7 @@ class EinSumKernel(TorchKernel):
         loops = device.type == "cpu" and len(known.terms) < _MATRICES and not is_carried
         self._loops = loops_of(op, dtypes, out, scalar_types, lent) if loops else None
 
-    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars, shape: Shape) -> Tensor:
         """The finished result."""
         sizes = self._sizes(operands, shape)
         if self._loops is not None:
@@ -129,7 +129,7 @@ class EinSumKernel(TorchKernel):
             return self._contracted(operands, scalars, sizes, self.out)
         return self.finished(self._states(operands, scalars, sizes))
 
-    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
+    def states(self, operands: Operands, scalars: Scalars, shape: Shape) -> States:
         """The unfinished states of this tile's share of an aggregation."""
         return self._states(operands, scalars, self._sizes(operands, shape))
 
@@ -161,15 +161,11 @@ class EinSumKernel(TorchKernel):
                 raise InputError(f"operand {k} of {self.op} has type {of}, not {given}")
         op = self.op
         sizes = self._lent | sizes_of(op.inputs, operands)
-        if shape is not None:
-            for label, size in zip(op.output, shape, strict=True):
-                if sizes.setdefault(label, size) != size:
-                    raise InputError(
-                        f"label {label!r} of {op} has sizes {sizes[label]} and {size} in one tile"
-                    )
-        for label in op.labels:
-            if label not in sizes:
-                raise InputError(f"no operand of {op} has label {label!r}: give the tile's shape")
+        for label, size in zip(op.output, shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                raise InputError(
+                    f"label {label!r} of {op} has sizes {sizes[label]} and {size} in one tile"
+                )
         return sizes
 
     def _typed(self, scalars: Scalars) -> list[Tensor]:

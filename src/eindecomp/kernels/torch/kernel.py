@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
     Operands = Sequence[Tensor | None]
     Scalars = Sequence[object]
-    Shape = Sequence[int] | None
+    Shape = Sequence[int]
     States = tuple[Tensor, ...]
 
 
 class TorchKernel(ABC):
-    """The kernel of one vertex. `shape` is the shape of the tile that is computed.
-
-    It may be left out unless the output has a label that no given operand has.
-    """
+    """The kernel of one vertex. `shape` is the shape of the tile that is computed."""
 
     state: tuple[DType, ...]
     """The types in which partial results are held."""
@@ -46,11 +43,11 @@ class TorchKernel(ABC):
     """Whether matrix products may compute it."""
 
     @abstractmethod
-    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars, shape: Shape) -> Tensor:
         """The finished result, as a new tensor or a view."""
 
     @abstractmethod
-    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
+    def states(self, operands: Operands, scalars: Scalars, shape: Shape) -> States:
         """The state of this tile's share of an aggregation, as new tensors or views."""
 
     @abstractmethod
@@ -61,7 +58,7 @@ class TorchKernel(ABC):
     def finished(self, states: Sequence[Tensor]) -> Tensor:
         """The result that a state stands for."""
 
-    def check(self, operands: Operands, shape: Sequence[int]) -> None:
+    def check(self, operands: Operands, shape: Shape) -> None:
         """Raise if an index among the operands is out of range; it waits for the device."""
         del operands, shape  # most have none
 
@@ -95,19 +92,19 @@ def _copy(into: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 class MoveKernel(TorchKernel):
-    """A gather, scatter, concatenation, slice or reshape. `rows` are those of a scatter's table."""
+    """A gather, scatter, concatenation, slice or reshape."""
 
-    def __init__(self, op: Op, out: DType, rows: int | None = None) -> None:
-        self.op, self.out, self.rows = op, out, rows
+    def __init__(self, op: Op, out: DType) -> None:
+        self.op, self.out = op, out
         self.state = (widen(out),)
         self.state_is_result = self.state == (out,)
 
-    def result(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> Tensor:
+    def result(self, operands: Operands, scalars: Scalars, shape: Shape) -> Tensor:
         """A tile."""
         del scalars
         return self.finished(self._moved(operands, shape))
 
-    def states(self, operands: Operands, scalars: Scalars = (), shape: Shape = None) -> States:
+    def states(self, operands: Operands, scalars: Scalars, shape: Shape) -> States:
         """A part of a sum."""
         del scalars
         [moved] = self._moved(operands, shape)
@@ -121,7 +118,7 @@ class MoveKernel(TorchKernel):
         """The sum in the result's type."""
         return cast(states[0], self.out, states[0].device)
 
-    def check(self, operands: Sequence[Any], shape: Sequence[int]) -> None:
+    def check(self, operands: Sequence[Any], shape: Shape) -> None:
         """Raise if an index is out of range."""
         match self.op:
             case Gather(axis=axis):
@@ -134,16 +131,13 @@ class MoveKernel(TorchKernel):
     def __str__(self) -> str:
         return str(self.op)
 
-    def _moved(self, operands: Sequence[Any], shape: Sequence[int] | None) -> tuple[Tensor]:
+    def _moved(self, operands: Sequence[Any], shape: Shape) -> tuple[Tensor]:
         match self.op:
             case Gather() as op:
                 return (_gather(op, operands[0], operands[1]),)
             case ScatterAdd() as op:
-                rows = self.rows if shape is None else shape[op.axis]
-                if rows is None:
-                    raise InputError(f"{op} needs the number of its rows: give the tile's shape")
                 wide = self.state[0]
-                return (_scatter_add(op, operands[0], operands[1], rows, wide),)
+                return (_scatter_add(op, operands[0], operands[1], shape[op.axis], wide),)
             case Concat() as op:
                 parts = [cast(x, self.out, x.device) for x in operands]
                 return (torch.cat(parts, op.axis),)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Fill, Input, ScatterAdd
+from eindecomp.graph.ops import Fill, Input
 from eindecomp.graph.vertex import Vertex
 from eindecomp.kernels.point_program import fill_function, scalar_type
 from eindecomp.kernels.tile_arrays import einsum_arguments
@@ -46,8 +46,7 @@ class TorchLibrary:
             return einsum_kernel(*einsum_arguments(graph, vertex, op), self.device)
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
-        rows = vertex.shape[op.axis] if isinstance(op, ScatterAdd) else None
-        return move_kernel(op, vertex.dtype, rows)
+        return move_kernel(op, vertex.dtype)
 
     def empty(self, shape: Sequence[int], dtype: DType) -> Tensor:
         """A new tensor, of any contents."""
