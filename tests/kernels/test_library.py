@@ -102,10 +102,7 @@ def in_parts(
     for other in states[1:]:
         kernel.combine(states[0], other)
     found = library.empty(vertex.shape, vertex.dtype)
-    if kernel.state_is_result:
-        library.copy(found, states[0][0])
-    else:
-        kernel.finish(states[0], found)
+    kernel.finish(states[0], found)
     return library.to_numpy(found)
 
 
@@ -162,21 +159,6 @@ def test_an_input_that_is_not_read_lends_the_size_of_a_label_that_is_summed(
     one_two = library.from_numpy(np.array([1, 2], np.float32))
     library.kernel(graph, vertex).whole([one_two, None], found)
     assert found.tolist() == [7, 14]
-
-
-@every_library
-def test_only_matrix_products_have_large_tiles(library: KernelLibrary) -> None:
-    graph = ed.Graph()
-    x, y = (graph.input(name, {name: 8, "k": 8}) for name in "xy")
-    low = graph.input("low", {"x": 8, "k": 8}, "float16")
-    index = graph.input("n", {"i": 3}, "int32")
-    kernels = {
-        "product": library.kernel(graph, graph.einsum("x k, y k -> x y", x, y)),
-        "low": library.kernel(graph, graph.einsum("x k, y k -> x y", low, low)),
-        "sum": library.kernel(graph, graph.einsum("x k -> x", x)),
-        "gather": library.kernel(graph, graph.gather("x k, i -> i k", x, index)),
-    }
-    assert [name for name, kernel in kernels.items() if kernel.is_product] == ["product", "low"]
 
 
 @every_library

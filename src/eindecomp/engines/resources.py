@@ -17,9 +17,8 @@ from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.vertex import Vertex
-from eindecomp.graph.work import operations
-from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import Array, DType
+from eindecomp.graph.work import is_product, operations
+from eindecomp.lang.dtypes import Array, DType, Kind, kind
 from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.tra.program.memory import Peak, peak_of, results_on
 from eindecomp.tra.program.program import Program
@@ -193,5 +192,5 @@ def seconds_of(graph: Graph, vertex: Vertex) -> float:
     # A loop is slower than memory from a few operations for each byte on; a product later.
     if isinstance(vertex.op, Fill) or work / _LOOPS < reading / _BYTES:
         return reading / _BYTES
-    is_product = library_of(np.ndarray).kernel(graph, vertex).is_product
-    return max(reading / _BYTES, work / (_PRODUCTS if is_product else _LOOPS))
+    by_blas = is_product(vertex.op) and kind(vertex.dtype) >= Kind.FLOAT
+    return max(reading / _BYTES, work / (_PRODUCTS if by_blas else _LOOPS))

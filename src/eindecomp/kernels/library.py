@@ -53,16 +53,6 @@ class TileKernel(Protocol):
         """
         ...
 
-    @property
-    def state_is_result(self) -> bool:
-        """Whether a state is one array of the result's type that needs no finishing."""
-        ...
-
-    @property
-    def is_product(self) -> bool:
-        """Whether it is a matrix product: a few large tiles cost less than many small ones."""
-        ...
-
     def whole(self, operands: Operands, out: Array, scalars: Scalars = ()) -> None:
         """Compute the finished result into `out`."""
 

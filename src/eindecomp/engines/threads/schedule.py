@@ -26,7 +26,8 @@ from eindecomp.graph.ops import Fill, Gather
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
-from eindecomp.lang.dtypes import Array, DType
+from eindecomp.lang.dtypes import Array, DType, Types
+from eindecomp.lang.einsum import EinSum
 from eindecomp.layout.boxes import Box, within
 from eindecomp.tra.program.memory import Change
 
@@ -214,12 +215,18 @@ def _writes(graph: Graph, tiled: TiledVertex, number: int, shapes: Shapes) -> tu
         kernel = library_of(np.ndarray).kernel(graph, vertex)
         # The first part of a sum may lie where the sum is to go.
         is_later = any(other.box == box for other in tiled.tiles[:number])
-        if is_later or not kernel.state_is_result:
+        if is_later or not _is_result(vertex, kernel.state):
             shape = tuple(high - low for low, high in box)
             keys: list[Key] = [(vertex.name, number, k) for k in range(len(kernel.state))]
             shapes |= {key: (shape, of) for key, of in zip(keys, kernel.state, strict=True)}
             return tuple((key, None) for key in keys)
     return ((vertex.name, _where(box, vertex)),)
+
+
+def _is_result(vertex: Vertex, state: Types) -> bool:
+    """Whether a state is the result: one array of its type, with nothing to finish."""
+    agg = vertex.op.agg if isinstance(vertex.op, EinSum) else None
+    return state == (vertex.dtype,) and (agg is None or agg.finish is None)
 
 
 def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]) -> KernelCall:

@@ -19,14 +19,12 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from math import ceil
 
-import numpy as np
-
 from eindecomp.engines.resources import seconds_of
 from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.parts import aggregates
-from eindecomp.kernels.library import library_of
+from eindecomp.graph.work import is_product
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.layout.boxes import Box, Range, inside, meet, show_box, volume
 from eindecomp.layout.view import is_planned, view_of
@@ -272,7 +270,7 @@ def undivided(graph: Graph, tiled: TiledVertex) -> TiledVertex:
 
 def cut_for_cores(program: SharedMemoryProgram, cores: int) -> SharedMemoryProgram:
     """The same program with tiles for `cores` threads, where a vertex is worth several."""
-    graph, library, seconds = program.graph, library_of(np.ndarray), program.seconds
+    graph, seconds = program.graph, program.seconds
     total = sum(seconds.values())
     count = min(cores, program.devices) if total >= TOGETHER else 1
 
@@ -284,7 +282,7 @@ def cut_for_cores(program: SharedMemoryProgram, cores: int) -> SharedMemoryProgr
             return undivided(graph, tiled)
         if isinstance(op, Fill):
             return tiled
-        if total >= _BRIEF and not library.kernel(graph, graph[tiled.name]).is_product:
+        if total >= _BRIEF and not is_product(op):
             return tiled
         return _cut_result(graph, undivided(graph, tiled), op, count) or tiled
 

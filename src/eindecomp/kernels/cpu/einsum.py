@@ -39,8 +39,6 @@ class EinSumKernel:
 
     state: Types
     """The types in which partial results are held: wide ones, so that sums are rounded once."""
-    state_is_result: bool
-    """Whether a state is the result: one array of its type, with nothing to finish."""
 
     def __init__(
         self,
@@ -61,7 +59,6 @@ class EinSumKernel:
         self._whole = self._partial
         if finish is not None:
             self._whole = self._loops(replace(program, finish=finish))
-        self.state_is_result = finish is None and self.state == (out,)
         self._gemm = Gemm(op, dtypes, out) if Gemm.suits(op, dtypes, out) else None
         self._several = None
         if FusedContraction.suits(op, dtypes, out):
@@ -76,11 +73,6 @@ class EinSumKernel:
             own = point_program.finish_program(finish, program.state)
             states = [op.output] * len(self.state)
             self._finish = Loops(own, states, op.output, description=f"finishing {op}")
-
-    @property
-    def is_product(self) -> bool:
-        """Whether matrix products may compute it."""
-        return self._gemm is not None or self._several is not None
 
     def _loops(self, program: point_program.PointProgram) -> Loops:
         # All inputs lend sizes; those that are not read have no place in the loops.

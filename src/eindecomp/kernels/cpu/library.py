@@ -7,7 +7,7 @@ own indices are here. The reference shares no code with this module, so that eac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -83,13 +83,6 @@ class MoveKernel:
 
     op: Op
     out: DType
-
-    is_product: bool = field(default=False, init=False)
-
-    @property
-    def state_is_result(self) -> bool:
-        """Whether partial results are of the result's type."""
-        return self.state == (self.out,)
 
     @property
     def state(self) -> tuple[DType, ...]:

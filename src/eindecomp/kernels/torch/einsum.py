@@ -91,14 +91,11 @@ class EinSumKernel(TorchKernel):
         self._read = len(used_args(op.join))
         finish = None if op.agg is None else finish_of(op.agg, program.state)
         self.state = held_types(program, finish, out)
-        self.state_is_result = finish is None and self.state == (out,)
         # A GPU has matrix products of floats only, and none that hold all sums of integers.
         is_exact = device.type == "cpu" or kind(program.state[0]) >= Kind.FLOAT
         is_carried = torch_type(program.state[0]) in CARRIED
         takes_apart = not is_carried and (is_exact or len(op.inputs) > 2)
         self._product = product_of(op, program, dtypes) if takes_apart else None
-        contracts = self._product is not None and op.is_contraction
-        self.is_product = contracts and kind(self.state[0]) >= Kind.FLOAT
         width = len(program.state)
         table = torch_functions(device)
         compiled = partial(compile_scalar, backend=table, scalars=self._scalars)

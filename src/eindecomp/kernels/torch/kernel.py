@@ -37,10 +37,6 @@ class TorchKernel(ABC):
 
     state: tuple[DType, ...]
     """The types in which partial results are held."""
-    state_is_result: bool
-    """Whether a state is one tensor of the result's type that needs no finishing."""
-    is_product: bool = False
-    """Whether matrix products may compute it."""
 
     @abstractmethod
     def result(self, operands: Operands, scalars: Scalars, shape: Shape) -> Tensor:
@@ -97,7 +93,6 @@ class MoveKernel(TorchKernel):
     def __init__(self, op: Op, out: DType) -> None:
         self.op, self.out = op, out
         self.state = (widen(out),)
-        self.state_is_result = self.state == (out,)
 
     def result(self, operands: Operands, scalars: Scalars, shape: Shape) -> Tensor:
         """A tile."""
