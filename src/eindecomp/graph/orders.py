@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
 from math import prod
+from operator import itemgetter
 from typing import Any, cast
 
 from eindecomp.graph.work import (
@@ -139,9 +140,19 @@ class Contraction:
 
     @property
     def cheapest(self) -> Order:
-        """A pairwise order of the least operations, of at most `MOST_OPERANDS` operands."""
+        """A pairwise order of the least operations; that of opt_einsum for many operands."""
+        if len(self.inputs) > MOST_OPERANDS:
+            return order_of(path_of(self.inputs, self.output, self.sizes), len(self.inputs))
         _, order = next(self._pairwise((1 << len(self.inputs)) - 1, self.least))
         return order
+
+    def cheapest_within(self, factor: float, most: int) -> list[Order]:
+        """Pairwise orders of at most `factor` times the least operations, the cheapest first."""
+        if len(self.inputs) > MOST_OPERANDS:
+            return [self.cheapest]
+        within = self._pairwise((1 << len(self.inputs)) - 1, factor * self.least)
+        ranked = sorted(islice(within, MOST_RANKED), key=itemgetter(0))
+        return list(dict.fromkeys((self.cheapest, *(order for _, order in ranked))))[:most]
 
     @cached_property
     def opt_einsum_orders(self) -> tuple[Order, ...]:
@@ -166,6 +177,8 @@ class Contraction:
 
     def _pairwise(self, mask: int, limit: float) -> Iterator[tuple[int, Order]]:
         """The pairwise orders of a subset that stay within a limit, with their operations."""
+        if limit < self._least[mask]:
+            return
         if mask.bit_count() == 1:
             yield 0, frozenset()
             return
@@ -234,6 +247,8 @@ class Contraction:
         return sorted(uses, key=str)
 
 
+MOST_RANKED = 1000
+"""The most orders among which the cheapest are looked for."""
 MOST_PERMUTED = 6
 """The most operands whose permutations are tried."""
 

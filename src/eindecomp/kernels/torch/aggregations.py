@@ -16,14 +16,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
+from eindecomp.graph.orders import Contraction, Step, steps_of
 from eindecomp.kernels.torch.decoding import row_product, suits_rows
 from eindecomp.kernels.torch.functions import extreme
 from eindecomp.kernels.torch.tensors import CARRIED, LOW, aligned, carried, put_back, window
@@ -191,23 +191,23 @@ def contract(
     possibly already the type `out`.
     """
     sizes = {label: size for factor in factors for label, size in factor.sizes.items()}
-    [(_, tree)] = cheapest_trees([factor.labels for factor in factors], output, sizes)
-    return _sum_out(_contract_tree(tree, factors, output, held, out), output, held)
+    inputs = tuple(factor.labels for factor in factors)
+    left = list(factors)
+    for step in _cheapest_steps(inputs, output, tuple(sizes.items())):
+        a, b = (left[k] for k in step)
+        left = [x for k, x in enumerate(left) if k not in step]
+        needed = dict.fromkeys((*output, *(label for x in left for label in x.labels)))
+        left.append(_multiply(a, b, tuple(needed), held, held if left else out))
+    [product] = left
+    return _sum_out(product, output, held)
 
 
-def _contract_tree(
-    tree: Tree, factors: Sequence[Labelled], output: Labels, held: torch.dtype, out: torch.dtype
-) -> Labelled:
-    if isinstance(tree, int):
-        return factors[tree]
-    a, b = (_contract_tree(part, factors, output, held, held) for part in tree)
-    others = [own.labels for k, own in enumerate(factors) if k not in _leaves(tree)]
-    needed = dict.fromkeys((*output, *(label for labels in others for label in labels)))
-    return _multiply(a, b, tuple(needed), held, out)
-
-
-def _leaves(tree: Tree) -> set[int]:
-    return {tree} if isinstance(tree, int) else _leaves(tree[0]) | _leaves(tree[1])
+@lru_cache(maxsize=2**12)
+def _cheapest_steps(
+    inputs: tuple[Labels, ...], output: Labels, sizes: tuple[tuple[str, int], ...]
+) -> list[Step]:
+    contraction = Contraction(inputs, output, dict(sizes), paired=False)
+    return steps_of(contraction.cheapest, len(inputs))
 
 
 def _multiply(

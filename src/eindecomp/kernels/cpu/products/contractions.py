@@ -12,12 +12,12 @@ from math import prod
 
 import numpy as np
 
+from eindecomp.graph.orders import Contraction
 from eindecomp.kernels.cpu.compiling.compile import versions
 from eindecomp.kernels.cpu.loops.launch import LoopsCall
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.kernels.cpu.products.nests import NestCall, PairKernel, candidates, cut, nest_of
 from eindecomp.kernels.measured import Verdicts, fastest_of
-from eindecomp.kernels.sums_of_products import cheapest_trees
 from eindecomp.kernels.tile_arrays import strides_of
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.lang.einsum import EinSum, Sizes
@@ -76,7 +76,7 @@ class FusedContraction:
         """The text of the fastest nest for the first of a class, or that loops are faster."""
         # Large contractions are measured on smaller sizes: the longest labels are shortened first.
         sizes = dict(given_sizes)
-        while cheapest_trees(self._op.inputs, self._op.output, sizes)[0][0] > _WORK:
+        while _work(self._op, sizes) > _WORK:
             longest = max(sizes, key=lambda label: sizes[label])
             sizes[longest] = -(-sizes[longest] // 2)
         windows = {label: slice(size) for label, size in sizes.items()}
@@ -93,6 +93,12 @@ class FusedContraction:
                     unread = [np.zeros(())] * compiled.scalars  # a contraction reads none
                     ways[_LOOPS] = partial(compiled.launch, given, [result], unread)
             return fastest_of(ways)
+
+
+def _work(op: EinSum, sizes: Sizes) -> int:
+    """The operations of the best order of pairs."""
+    contraction = Contraction(op.inputs, op.output, sizes, paired=False)
+    return contraction.work(contraction.cheapest)
 
 
 def _title(op: EinSum, operands: Sequence[Array], out: Array, sizes: Sizes) -> str:

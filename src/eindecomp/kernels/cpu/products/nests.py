@@ -18,10 +18,10 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from eindecomp.graph.orders import Contraction, Order, steps_of
 from eindecomp.kernels.cpu.loops.launch import Arrays
 from eindecomp.kernels.cpu.products.gemm import Gemm, price
 from eindecomp.kernels.library import TileKernel
-from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
 from eindecomp.kernels.tile_arrays import sizes_of
 from eindecomp.lang.dtypes import Array, DType, Types
 from eindecomp.lang.einsum import EinSum, Labels, Sizes, product
@@ -169,12 +169,12 @@ def _pair(first: Labels, second: Labels, out: Labels) -> EinSum:
 
 # Which nests are worth measuring
 
-_TREES = 12
-"""How many of the cheapest trees are looked at; layouts decide between those of equal work."""
+_ORDERS = 12
+"""How many of the cheapest orders are looked at; layouts decide between those of equal work."""
 _MORE = 1.6
-"""A tree is looked at if it takes at most this many times the cheapest tree's operations."""
-_ORDERS = 27
-"""Orders of temporaries that are looked at for each tree."""
+"""An order is looked at if it takes at most this many times the cheapest one's operations."""
+_ARRANGEMENTS = 27
+"""Arrangements of temporaries that are looked at for each order."""
 _MEASURED = 8
 """Nests that are measured."""
 _LARGEST = 2**25
@@ -188,10 +188,10 @@ _NEAR = 2**20  # bytes
 
 def candidates(op: EinSum, operands: Arrays, out: Array, sizes: Sizes) -> list[BlockedNest]:
     """The most promising nests, the one that seems best first."""
-    ranked = cheapest_trees(op.inputs, op.output, sizes, _TREES)
-    trees = [tree for work, tree in ranked if work <= _MORE * ranked[0][0]]
-    orders = (steps for tree in trees for steps in _orders(op, tree))
-    blocked = (nest for steps in orders for nest in _blockings(op, steps, sizes, out.itemsize))
+    contraction = Contraction(op.inputs, op.output, sizes, paired=False)
+    orders = contraction.cheapest_within(_MORE, _ORDERS)
+    found = (steps for order in orders for steps in _arrangements(op, order))
+    blocked = (nest for steps in found for nest in _blockings(op, steps, sizes, out.itemsize))
     nests = dict.fromkeys(blocked)
     taken = {nest: _bytes(op, nest, sizes, out.itemsize) for nest in nests}
     room = [nest for nest in nests if taken[nest] <= _LARGEST]
@@ -201,25 +201,22 @@ def candidates(op: EinSum, operands: Arrays, out: Array, sizes: Sizes) -> list[B
     return sorted(offered, key=lambda nest: prices[nest])[:_MEASURED]
 
 
-def _orders(op: EinSum, tree: Tree) -> Iterator[tuple[PairStep, ...]]:
-    """The steps of a tree, with the labels of temporaries in several orders."""
+def _arrangements(op: EinSum, order: Order) -> Iterator[tuple[PairStep, ...]]:
+    """The steps of an order, with the labels of temporaries arranged in several ways."""
     pairs: list[tuple[int, int]] = []
-
-    def number(tree: Tree) -> int:
-        if isinstance(tree, int):
-            return tree
-        first, second = (number(part) for part in tree)
+    count = len(op.inputs)
+    left = [*range(count)]
+    for number, step in enumerate(steps_of(order, count), start=count):
+        first, second = (left[k] for k in step)
         pairs.append((first, second))
-        return len(op.inputs) + len(pairs) - 1
-
-    number(tree)
-    for orders in islice(combinations(range(3), repeat=len(pairs) - 1), _ORDERS):
+        left = [k for k in left if k not in (first, second)] + [number]
+    for ways in islice(combinations(range(3), repeat=len(pairs) - 1), _ARRANGEMENTS):
         labels = [*op.inputs]
         alive = set(range(len(op.inputs)))
-        for (first, second), order in zip(pairs, (*orders, 0), strict=True):
+        for (first, second), way in zip(pairs, (*ways, 0), strict=True):
             alive -= {first, second}
             needed = {*op.output, *(label for k in alive for label in labels[k])}
-            own = _arranged(labels[first], labels[second], order)
+            own = _arranged(labels[first], labels[second], way)
             alive.add(len(labels))
             labels.append(tuple(label for label in own if label in needed))
         labels[-1] = op.output
@@ -227,10 +224,10 @@ def _orders(op: EinSum, tree: Tree) -> Iterator[tuple[PairStep, ...]]:
         yield tuple(PairStep(*pair, own) for pair, own in zip(pairs, made, strict=True))
 
 
-def _arranged(first: Labels, second: Labels, order: int) -> Labels:
+def _arranged(first: Labels, second: Labels, way: int) -> Labels:
     """The labels of a product: either factor's before the other's, or those of both last."""
-    shared = [label for label in first if label in second] if order == 2 else []
-    both = (*second, *first) if order == 1 else (*first, *second)
+    shared = [label for label in first if label in second] if way == 2 else []
+    both = (*second, *first) if way == 1 else (*first, *second)
     return (*(label for label in dict.fromkeys(both) if label not in shared), *shared)
 
 

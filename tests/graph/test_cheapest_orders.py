@@ -1,17 +1,18 @@
-"""Orders of pairwise products: none is cheaper than the first."""
+"""The cheapest pairwise orders of a contraction: no tree of its operands takes fewer operations."""
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 import opt_einsum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eindecomp.kernels.sums_of_products import Tree, cheapest_trees
+from eindecomp.graph.orders import Contraction
 
 Labels = tuple[str, ...]
+Tree = int | tuple["Tree", "Tree"]
 
 
 def all_trees(leaves: tuple[int, ...]) -> list[Tree]:
@@ -48,7 +49,7 @@ def work_of(tree: Tree, inputs: list[Labels], output: Labels, sizes: dict[str, i
 
 
 @given(st.data())
-def test_the_cheapest_trees_are_the_cheapest_of_all(data: st.DataObject) -> None:
+def test_the_cheapest_orders_are_the_cheapest_of_all_trees(data: st.DataObject) -> None:
     own = st.lists(st.sampled_from("abcde"), min_size=1, max_size=3, unique=True).map(tuple)
     inputs: list[Labels] = data.draw(st.lists(own, min_size=3, max_size=4))
     known = sorted({label for labels in inputs for label in labels})
@@ -57,24 +58,29 @@ def test_the_cheapest_trees_are_the_cheapest_of_all(data: st.DataObject) -> None
     every = sorted(
         work_of(tree, inputs, output, sizes) for tree in all_trees(tuple(range(len(inputs))))
     )
-    found = cheapest_trees(inputs, output, sizes, 4)
-    assert [work for work, _ in found] == every[:4]
-    for work, tree in found:
-        assert work_of(tree, inputs, output, sizes) == work
-        assert leaves_of(tree) == set(range(len(inputs)))
+    contraction = Contraction(tuple(inputs), output, sizes, paired=False)
+    found = contraction.cheapest_within(inf, 4)
+    assert [contraction.work(order) for order in found] == every[:4]
+    assert found[0] == contraction.cheapest
+    assert all(map(contraction.is_order, found))
+    near = contraction.cheapest_within(1.5, 100)
+    assert sorted(map(contraction.work, near)) == [work for work in every if work <= 1.5 * every[0]]
 
 
-def test_many_inputs_have_a_tree_of_all_of_them() -> None:
+def test_many_operands_have_an_order_of_pairs() -> None:
     labels = [opt_einsum.get_symbol(k) for k in range(12)]
-    inputs = [(labels[k], labels[k + 1]) for k in range(11)]
+    inputs = tuple((labels[k], labels[k + 1]) for k in range(11))
     sizes = {label: 3 + k % 4 for k, label in enumerate(labels)}
-    [(work, tree)] = cheapest_trees(inputs, (labels[0], labels[-1]), sizes)
-    assert leaves_of(tree) == set(range(11))
-    assert work == work_of(tree, inputs, (labels[0], labels[-1]), sizes)
+    contraction = Contraction(inputs, (labels[0], labels[-1]), sizes, paired=False)
+    [order] = contraction.cheapest_within(2, 4)
+    assert order == contraction.cheapest
+    assert contraction.is_order(order)
+    assert len(order) == 10
 
 
 @pytest.mark.parametrize("output", [("i",), ("i", "new")])
 def test_labels_of_the_output_alone_change_nothing(output: Labels) -> None:
-    inputs = [("i", "j"), ("j", "k"), ("k",)]
-    [(work, tree)] = cheapest_trees(inputs, output, {"i": 9, "j": 9, "k": 9, "new": 5})
-    assert (work, tree) == (324, (0, (1, 2)))
+    sizes = {"i": 9, "j": 9, "k": 9, "new": 5}
+    contraction = Contraction((("i", "j"), ("j", "k"), ("k",)), output, sizes, paired=False)
+    assert contraction.cheapest == {0b110, 0b111}
+    assert contraction.work(contraction.cheapest) == 324
