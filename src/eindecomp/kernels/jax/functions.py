@@ -7,7 +7,6 @@ so that all of it can be traced; hence integers to negative powers are not refus
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from eindecomp.graph.ops import Fill
+from eindecomp.kernels import elementwise
 from eindecomp.kernels.point_program import fill_function, scalar_type
 from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import (
@@ -90,21 +90,8 @@ def literal(value: Number, of: DType) -> jax.Array:
         return jnp.asarray(np.asarray(value).astype(of))
 
 
-def _on_arrays(name: str, function: Function) -> Function:
-    def on_arrays(*args: Any) -> Any:
-        types = [x.dtype for x in args if isinstance(x, jax.Array)]
-        if not types:
-            with np.errstate(all="ignore"):
-                return np.asarray(NUMPY[name](*args)).item()
-        if name == "where":
-            return _where(*args)
-        if name == "pow" and isinstance(args[0], jax.Array):
-            power = _short_power(*args)
-            if power is not None:
-                return power
-        return function(*_as_arrays(args, types[0]))
-
-    return on_arrays
+def _like(value: Number, beside: jax.Array) -> jax.Array:
+    return literal(value, beside.dtype)
 
 
 def _as_arrays(args: Sequence[Any], of: DType) -> list[jax.Array]:
@@ -121,7 +108,7 @@ def _where(test: Any, x: Any, y: Any) -> jax.Array:
 
 def _floor_divide(x: jax.Array, y: jax.Array) -> jax.Array:
     if kind(x.dtype) is Kind.FLOAT:
-        return _floor_divide_floats(x, y)
+        return elementwise.floor_divide_floats(jnp, x, y, jnp.fmod(x, y))
     quotient = jnp.floor_divide(x, _safe_divisor(y))
     if x.dtype.kind != "u":
         quotient = jnp.where(y == -1, -x, quotient)
@@ -130,9 +117,7 @@ def _floor_divide(x: jax.Array, y: jax.Array) -> jax.Array:
 
 def _remainder(x: jax.Array, y: jax.Array) -> jax.Array:
     if kind(x.dtype) is Kind.FLOAT:
-        rest = jnp.fmod(x, y)
-        moved = jnp.where((rest < 0) != (y < 0), rest + y, rest)
-        return jnp.where(rest == 0, jnp.copysign(rest, y), moved)
+        return elementwise.remainder_of_floats(jnp, y, jnp.fmod(x, y))
     safe = _safe_divisor(y)
     return jnp.where(safe == y, jnp.remainder(x, safe), 0).astype(x.dtype)
 
@@ -143,42 +128,12 @@ def _safe_divisor(y: jax.Array) -> jax.Array:
     return jnp.where(traps, 1, y).astype(y.dtype)
 
 
-def _floor_divide_floats(x: jax.Array, y: jax.Array) -> jax.Array:
-    """The quotient rounded down as Python does: the remainder is taken off first."""
-    rest = jnp.fmod(x, y)
-    exact = (x - rest) / y
-    exact = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
-    whole = jnp.floor(exact)
-    whole = jnp.where(exact - whole > 0.5, whole + 1, whole)
-    whole = jnp.where(exact == 0, jnp.copysign(jnp.zeros_like(exact), x / y), whole)
-    return jnp.where(y == 0, x / y, whole)
-
-
-def _short_power(x: jax.Array, y: Any) -> jax.Array | None:
-    """Small whole powers by multiplication; the power ½ as IEEE has it at −∞ and −0."""
-    if isinstance(y, jax.Array | complex):
-        return None
-    if y == 0.5 and kind(x.dtype) is Kind.FLOAT:
-        return jnp.sqrt(jnp.where(jnp.isinf(x) | (x == 0), jnp.abs(x), x))
-    return lax.integer_pow(x, int(y)) if y in (1, 2, 3, 4) else None
-
-
-def _power(x: jax.Array, y: jax.Array) -> jax.Array:
-    if kind(x.dtype) is not Kind.COMPLEX:
-        return jnp.power(x, y)
-    # Powers of 0 are NumPy's.
-    is_zero, zero = x == 0, jnp.zeros_like(x)
-    of_zero = jnp.where(jnp.real(y) > 0, zero, zero * math.nan)
-    of_zero = jnp.where(y == 0, jnp.ones_like(x), of_zero)
-    return jnp.where(is_zero, of_zero, jnp.power(jnp.where(is_zero, 1, x).astype(x.dtype), y))
-
-
 _FUNCTIONS: Mapping[str, Function] = {
     # JAX has NumPy's functions of elements under NumPy's names.
     **{name: getattr(jnp, f.__name__) for name, f in NUMPY.items() if isinstance(f, np.ufunc)},
     "floordiv": _floor_divide,
     "mod": _remainder,
-    "pow": _power,
+    "pow": partial(elementwise.power, jnp, literal=_like),
     "where": _where,
     "real": jnp.real,
     "imag": jnp.imag,
@@ -187,7 +142,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
 }
 JAX = with_definitions(
-    {name: _on_arrays(name, function) for name, function in _FUNCTIONS.items()}
+    elementwise.on_arrays(_FUNCTIONS, jax.Array, _like, lambda name, _: name in ("where", "pow"))
     | {name: partial(cast, to=dtype(name)) for name in type_names}
 )
 """The table for `compile_scalar`; it is for tracing with 64-bit types enabled."""

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eindecomp.kernels import elementwise
 from eindecomp.kernels.torch.tensors import CARRIED, SIGN_BIT, carried, cast, literal, put_back
 from eindecomp.lang.compile import with_definitions
 from eindecomp.lang.dtypes import dtype, type_names
-from eindecomp.lang.numpy_backend import NUMPY
+from eindecomp.lang.scalar import Number
 
 Function = Callable[..., Any]
 
@@ -29,32 +30,24 @@ Function = Callable[..., Any]
 def torch_functions(device: torch.device) -> Mapping[str, Function]:
     """The table for `compile_scalar`, whose literals become tensors of a device."""
     rounding = {name: partial(cast, to=dtype(name), device=device) for name in type_names}
-    own = {name: _on_tensors(name, f, device) for name, f in _FUNCTIONS.items()}
+    own = elementwise.on_arrays(_FUNCTIONS, Tensor, _like, _takes_numbers)
     return with_definitions(own | rounding)
 
 
-def _on_tensors(name: str, function: Function, device: torch.device) -> Function:
-    takes_numbers = name in _TAKE_NUMBERS
+def _like(value: Number, beside: Tensor) -> Tensor:
+    return literal(value, beside.dtype, beside.device)
 
-    def on_tensors(*args: Any) -> Any:
-        types = [x.dtype for x in args if isinstance(x, Tensor)]
-        if not types:
-            with np.errstate(all="ignore"):
-                return np.asarray(NUMPY[name](*args)).item()
-        if name == "where":
-            return _where(*args, device=device)
-        if takes_numbers and types[0] not in CARRIED:
-            return function(*args)
-        return function(*_as_tensors(args, types[0], device))
 
-    return on_tensors
+def _takes_numbers(name: str, of: torch.dtype) -> bool:
+    return name == "where" or (name in _TAKE_NUMBERS and of not in CARRIED)
 
 
 def _as_tensors(args: Sequence[Any], of: torch.dtype, device: torch.device) -> list[Tensor]:
     return [x if isinstance(x, Tensor) else literal(x, of, device) for x in args]
 
 
-def _where(test: Any, x: Any, y: Any, *, device: torch.device) -> Tensor:
+def _where(test: Any, x: Any, y: Any) -> Tensor:
+    device = next(z.device for z in (test, x, y) if isinstance(z, Tensor))
     [test] = _as_tensors([test], torch.bool, device)
     types = [z.dtype for z in (x, y) if isinstance(z, Tensor)]
     of = types[0] if types else torch.from_numpy(np.array([x, y])).dtype
@@ -98,7 +91,7 @@ def extreme(function: Function, *args: Tensor) -> Tensor:
 
 def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point():
-        return _floor_divide_floats(x, y)
+        return elementwise.floor_divide_floats(torch, x, y, _rest(x, y))
     if x.dtype in CARRIED:
         return put_back(_quotient(x, y), x.dtype)
     # Divided by 0 it is 0, as in NumPy; the least number divided by −1 would trap the processor.
@@ -110,9 +103,7 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point():
-        rest = _rest(x, y)
-        moved = torch.where((rest < 0) != (y < 0), rest + y, rest)
-        return torch.where(rest == 0, torch.copysign(rest, y), moved)
+        return elementwise.remainder_of_floats(torch, y, _rest(x, y))
     over, by = carried(x), carried(y)
     rest = over - carried(_floor_divide(x, y)) * by
     return put_back(torch.where(by == 0, 0, rest), x.dtype)
@@ -130,17 +121,6 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(by == 0, 0, torch.where(by < 0, above, quotient))
 
 
-def _floor_divide_floats(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient rounded down as Python does: the remainder is taken off first."""
-    rest = _rest(x, y)
-    exact = (x - rest) / y
-    exact = torch.where((rest != 0) & ((y < 0) != (rest < 0)), exact - 1, exact)
-    whole = torch.floor(exact)
-    whole = torch.where(exact - whole > 0.5, whole + 1, whole)
-    whole = torch.where(exact == 0, torch.copysign(torch.zeros_like(exact), x / y), whole)
-    return torch.where(y == 0, x / y, whole)
-
-
 def _rest(x: Tensor, y: Tensor) -> Tensor:
     """What C calls fmod, in float64: on some CPUs torch gives up where a quotient is large."""
     return torch.fmod(x.to(torch.float64), y.to(torch.float64)).to(x.dtype)
@@ -149,37 +129,6 @@ def _rest(x: Tensor, y: Tensor) -> Tensor:
 def _divide(x: Any, y: Any) -> Tensor:
     # A number divided by a tensor would be multiplied by its reciprocal.
     return torch.div(x if isinstance(x, Tensor) else torch.full_like(y, x), y)
-
-
-def _power(x: Any, y: Any) -> Tensor:
-    if isinstance(x, Tensor) and not isinstance(y, Tensor | complex):
-        power = _short_power(x, y)
-        if power is not None:
-            return power
-    like: Any = x if isinstance(x, Tensor) else y
-    x, y = _as_tensors([x, y], like.dtype, like.device)
-    return _complex_power(x, y) if like.is_complex() else torch.pow(x, y)
-
-
-def _short_power(x: Tensor, y: float) -> Tensor | None:
-    """Small whole powers by multiplication; the power ½ as IEEE has it at −∞ and −0."""
-    if y == 0.5 and x.is_floating_point():
-        return torch.sqrt(torch.where(torch.isinf(x) | (x == 0), torch.abs(x), x))
-    if y not in (1, 2, 3, 4):
-        return None
-    if y == 1:
-        return x
-    square = x * x
-    return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(y)]()
-
-
-def _complex_power(x: Tensor, y: Tensor) -> Tensor:
-    """Powers of 0 are NumPy's."""
-    is_zero = x == 0
-    zero = torch.zeros_like(x)
-    of_zero = torch.where(torch.real(y) > 0, zero, zero * math.nan)
-    of_zero = torch.where(y == 0, torch.ones_like(x), of_zero)
-    return torch.where(is_zero, of_zero, torch.pow(torch.where(is_zero, 1, x), y))
 
 
 def _sign(x: Tensor) -> Tensor:
@@ -209,7 +158,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "floordiv": _floor_divide,
     "mod": _remainder,
     "neg": _ring(torch.neg),
-    "pow": _ring(_power),
+    "pow": _ring(partial(elementwise.power, torch, literal=_like)),
     "min": partial(extreme, torch.minimum),
     "max": partial(extreme, torch.maximum),
     "where": _where,
