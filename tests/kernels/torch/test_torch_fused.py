@@ -37,6 +37,7 @@ JOINS = [
 ]
 
 
+@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("op", JOINS, ids=str)
 @pytest.mark.parametrize("is_traced", [False, True])
 def test_a_generated_kernel_gives_the_references_result(
@@ -50,8 +51,6 @@ def test_a_generated_kernel_gives_the_references_result(
         return asked[-1]
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu":
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(einsum, "fused_join", as_on_a_gpu)
     monkeypatch.setattr(einsum, "_FUSED", 0)
     monkeypatch.setattr(einsum, "_MUCH_LARGER", 0)

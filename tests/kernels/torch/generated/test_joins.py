@@ -59,11 +59,12 @@ few = settings(
 )
 
 
+pytestmark = pytest.mark.usefixtures("interpreter")
+
+
 @pytest.fixture(autouse=True, scope="module")
-def interpreter() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        if DEVICE == "cpu":
-            patch.setenv("TRITON_INTERPRET", "1")
+def quiet() -> Iterator[None]:
+    with np.errstate(all="ignore"):
         yield
 
 

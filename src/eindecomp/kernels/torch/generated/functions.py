@@ -1,46 +1,15 @@
 # pyright: basic
 """Scalar functions as generated Triton kernels call them, with the results that NumPy gives.
 
-`launch` runs this file twice, once for Triton's compiler and once for its
-interpreter: a `triton.jit` function belongs to the one that was chosen when it was made. Only
-built-in functions of `tl` are used, because those of its standard library are made when Triton is
-imported.
+Only built-in functions of `tl` are used: those of its standard library are made when Triton is
+imported, for its compiler or for its interpreter.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import triton
 import triton.language as tl
-from triton import knobs
-
-libdevice: Any
-if knobs.runtime.interpret:
-    import numpy as np
-    from scipy import special
-    from triton.runtime.interpreter import TensorHandle
-
-    def _by(function):
-        """A function of NumPy's over tensors of the interpreter, which has no libdevice."""
-
-        def computed(*tensors):
-            arrays = [tensor.handle.data for tensor in tensors]
-            with np.errstate(all="ignore"):
-                values = np.asarray(function(*arrays)).astype(arrays[0].dtype)
-            of = max((tensor.type for tensor in tensors), key=lambda t: t.is_block())
-            if of.is_block():
-                of = tl.block_type(of.scalar, list(values.shape))
-            return tl.tensor(TensorHandle(values, tensors[0].handle.dtype), of)
-
-        return computed
-
-    libdevice = SimpleNamespace(erf=_by(special.erf), normcdf=_by(special.ndtr), pow=_by(np.power))
-    for name in ("exp", "log", "sqrt", "sin", "cos", "tanh", "fmod", "copysign"):
-        setattr(libdevice, name, _by(getattr(np, name)))
-else:
-    from triton.language.extra import libdevice
+from triton.language.extra import libdevice
 
 
 @triton.jit

@@ -8,19 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.util import module_from_spec, spec_from_file_location
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from triton import knobs
 
 from eindecomp.errors import InputError
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.tile_arrays import strides_of
+from eindecomp.kernels.torch.generated import functions
 from eindecomp.kernels.torch.generated.emit import Unsuited
 from eindecomp.kernels.torch.generated.form import (
     COLS,
@@ -52,7 +49,6 @@ Launch = Callable[[Tensors, Tensors, Sequence[object]], None]
 
 _BAND = 8
 _LONG = 2**31
-_FUNCTIONS = Path(__file__).with_name("functions.py")
 _KEPT = 1024
 
 
@@ -60,7 +56,8 @@ class FusedJoin:
     """The unfinished states of an EinSum over operands of given types, of any sizes and strides.
 
     Outputs overlap no operand. Operands that the join does not read may be None. Tensors are on one
-    CUDA device, or on the CPU where Triton's interpreter is on (`TRITON_INTERPRET=1`).
+    CUDA device, or on the CPU where Triton's interpreter is on (`TRITON_INTERPRET=1`), which has
+    no `libdevice`.
     """
 
     state: tuple[DType, ...]
@@ -297,43 +294,19 @@ def is_interpreted() -> bool:
     return bool(knobs.runtime.interpret)
 
 
-def compiled(source: str) -> Any:
-    """The function `kernel` of a generated source, for the compiler or the interpreter."""
-    return _compiled(source, is_interpreted())
-
-
 @cache
-def _compiled(source: str, interpreted: bool) -> Any:
-    """Triton reads a function's source when it is made; `linecache` holds ours.
+def compiled(source: str) -> Any:
+    """The function `kernel` of a generated source.
 
-    It keeps what it compiles on disk by itself.
+    Triton reads a function's source when it is made; `linecache` holds ours. It keeps what it
+    compiles on disk by itself.
     """
-    name = f"<eindecomp kernel {_digest(source)}{' interpreted' if interpreted else ''}>"
+    name = f"<eindecomp kernel {_digest(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {
-        "__name__": "eindecomp.generated",
-        "triton": triton,
-        "tl": tl,
-        **_functions(interpreted),
-    }
+    scope: dict[str, Any] = {**vars(functions), "__name__": "eindecomp.generated"}
     exec(compile(source, name, "exec"), scope)  # noqa: S102 - numbers and names of our making
     return scope["kernel"]
 
 
 def _digest(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-@cache
-def _functions(interpreted: bool) -> dict[str, Any]:
-    """The functions of `functions.py`, made for the compiler or for the interpreter."""
-    name = f"eindecomp_triton_functions{'_interpreted' if interpreted else ''}"
-    spec = spec_from_file_location(name, _FUNCTIONS)
-    assert spec is not None  # noqa: S101
-    assert spec.loader is not None  # noqa: S101
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    namespace: dict[str, Any] = vars(module)
-    made: type[object] = namespace["divide"].__class__
-    own = {name: value for name, value in namespace.items() if isinstance(value, made)}
-    return {**own, "libdevice": namespace["libdevice"]}
