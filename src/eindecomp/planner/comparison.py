@@ -200,3 +200,20 @@ def in_words(kinds: Mapping[str, int]) -> str:
     '2 all-gather, 1 all-reduce'
     """
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def in_group(kind: str, devices: int, size: int) -> int:
+    """The bytes that a group's devices receive together in a collective of such a kind.
+
+    Each gets a result of `size` bytes; an all-reduce is a reduce-scatter and an all-gather.
+
+    >>> in_group("all-gather", 4, 40), in_group("all-reduce", 2, 10)
+    (120, 20)
+    """
+    match kind:
+        case "all-reduce":
+            return 2 * (devices - 1) * size
+        case "reduce-scatter":
+            return devices * (devices - 1) * size
+        case _:  # each device has its part of the result already
+            return (devices - 1) * size

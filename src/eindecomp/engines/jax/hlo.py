@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from eindecomp.errors import InputError
+from eindecomp.planner.comparison import in_group
 
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 SCOPE = "vertex."
@@ -136,7 +137,7 @@ class _Reader:
             pairs = _PAIRS.search(rest)
             listed = re.findall(r"\{(\d+),(\d+)\}", pairs[1]) if pairs else []
             return size * sum(source != target for source, target in listed)
-        return sum(_in_group(kind, n, size) for n in self._groups(rest))
+        return sum(in_group(kind, n, size) for n in self._groups(rest))
 
     def _groups(self, rest: str) -> list[int]:
         """How many devices each group has."""
@@ -159,16 +160,6 @@ def _along_axes(mesh: str, axes: str) -> list[int]:
     sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh)}
     group = prod(int(part) if part else sizes[name] for name, _, part in _AXIS.findall(axes))
     return [group] * (prod(sizes.values()) // group)
-
-
-def _in_group(kind: str, n: int, size: int) -> int:
-    match kind:
-        case "reduce-scatter":
-            return n * (n - 1) * size
-        case "all-reduce":
-            return 2 * (n - 1) * size
-        case _:
-            return (n - 1) * size
 
 
 def _result(kind: str, op: str, shape: str) -> int:

@@ -32,7 +32,7 @@ from eindecomp.frontends.torch.applying import Applied
 from eindecomp.frontends.torch.dtensor import make_mesh, to_dtensor
 from eindecomp.frontends.torch.exporting import set_otherwise
 from eindecomp.frontends.torch.wishes import Wish, imported_names
-from eindecomp.planner.comparison import Verification, Verified, in_words
+from eindecomp.planner.comparison import Verification, Verified, in_group, in_words
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.make import program_of
 
@@ -200,35 +200,21 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         if DTensor in types:
             return NotImplemented  # which does what it does to local tensors, seen here after
+        result = func(*args, **(kwargs or {}))
         space, name = func._schema.name.split("::")
         if space in _SPACES and name not in _STILL:
-            self.collectives.append(_collective(space, name, args))
-        return func(*args, **(kwargs or {}))
+            self.collectives.append(_collective(space, name, args, result))
+        return result
 
 
-def _collective(space: str, name: str, args: Any) -> Collective:
+def _collective(space: str, name: str, args: Any, result: Any) -> Collective:
     kind = _KINDS.get(name.removesuffix("_").removesuffix("_coalesced"))
     if space == "c10d" or kind is None:
         raise RunError(f"cannot count what the collective {space}::{name} moves")
     group = args[-1] if hasattr(args[-1], "size") else _resolve_process_group(args[-1])
-    nbytes = sum(each.nbytes for each in tree_leaves(args[0]))
-    received = _received(kind, group.size(), nbytes, dist.get_world_size())
+    size = sum(each.nbytes for each in tree_leaves(result))
+    received = dist.get_world_size() // group.size() * in_group(kind, group.size(), size)
     # What DTensor does shows nowhere else than in the functions that are running.
     running = (frame.f_code.co_name for frame, _ in walk_stack(None))
     is_fallback = kind == "all-gather" and "shard_dim_alltoall" in running
     return Collective(kind, group.size(), received, is_fallback)
-
-
-def _received(kind: str, devices: int, nbytes: int, world: int) -> int:
-    """The bytes that `world` devices receive, where each gives `nbytes` to a group of `devices`.
-
-    >>> _received("all-gather", 4, 10, 8), _received("all-reduce", 2, 10, 2)
-    (240, 20)
-    """
-    match kind:
-        case "all-gather":
-            return world * (devices - 1) * nbytes
-        case "all-reduce":
-            return 2 * world * (devices - 1) * nbytes // devices
-        case _:  # each has its part already of what is spread over the group
-            return world * (devices - 1) * nbytes // devices
