@@ -30,7 +30,7 @@ from eindecomp.frontends.torch.operators import (  # noqa: F401 - which register
 from eindecomp.frontends.torch.registry import own_type
 from eindecomp.frontends.trace import Trace
 from eindecomp.graph.graph import Graph
-from eindecomp.lang.dtypes import BFLOAT16
+from eindecomp.kernels.torch.tensors import as_array
 
 
 def from_torch(
@@ -106,7 +106,7 @@ def torch_weights(module: nn.Module, graph: Graph) -> dict[str, Any]:
                     f"{vertex.name!r} has no values: it is on the meta device; load the module "
                     "onto a device first"
                 )
-            arrays[vertex.name] = to_numpy(tensor)
+            arrays[vertex.name] = as_array(tensor.cpu())
     return arrays
 
 
@@ -236,7 +236,7 @@ def _inputs(trace: Trace, module: nn.Module, program: ExportedProgram) -> tuple[
             known = rebuilt.get(target, known)
         made = None
         if known is not None and known.device.type != "meta":
-            made = trace.constant(to_numpy(known))
+            made = trace.constant(as_array(known.cpu()))
         if made is None:
             own = input_name(first.get(id(tensor), target))
             if own not in weights:  # else it is shared
@@ -285,14 +285,6 @@ def _output_names(program: ExportedProgram, count: int) -> list[str]:
     paths, _ = _pytree.tree_flatten_with_path(tree)
     names = ["_".join(key_of(key) for key in path) for path, _ in paths]
     return ["out" if not name else f"out_{name}" if name[0].isdigit() else name for name in names]
-
-
-def to_numpy(tensor: Tensor) -> Any:
-    """A tensor's own memory as a NumPy array, where NumPy can see it."""
-    tensor = tensor.detach().cpu()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(BFLOAT16)
-    return tensor.numpy()
 
 
 def rebuilt_buffers(module: nn.Module) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from eindecomp.frontends.input_names import input_name
 from eindecomp.frontends.torch import registry
 from eindecomp.frontends.torch.exporting import changes, decomposed, module_path, place_of
 from eindecomp.frontends.trace import Trace
+from eindecomp.kernels.torch.tensors import as_array
 
 _CHECKS = (
     "aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar",
@@ -106,7 +107,7 @@ class Interpreter:
         """A value as operators take it: tensors that a decomposition holds become formulas."""
         if not isinstance(value, torch.Tensor):
             return value
-        made = self.trace.constant(value.detach().cpu().numpy())
+        made = self.trace.constant(as_array(value.cpu()))
         if made is None:
             raise GraphError(f"a constant tensor of shape {tuple(value.shape)} is not imported")
         return made
