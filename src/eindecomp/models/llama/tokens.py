@@ -125,35 +125,24 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
     """The tokens that may be drawn, likeliest first, and their probabilities."""
     if not isfinite(logits.max()):
         raise RunError(f"the largest logit is {logits.max()}: there is nothing to draw by")
-    scaled = _scaled(logits.astype(np.float32), float(sampling.temperature))
+    wide = logits.astype(np.float64)
+    with np.errstate(over="ignore"):  # by a temperature of almost zero
+        scaled = ((wide - wide.max()) / float(sampling.temperature)).astype(np.float32)
     # Ascending and in float32, as transformers sorts and sums: borderline tokens are the same.
     tokens = np.argsort(scaled, kind="stable")
     if sampling.top_k is not None:
         least = scaled[tokens[-min(int(sampling.top_k), len(tokens))]]
         tokens = tokens[scaled[tokens] >= least]
     if sampling.top_p is not None:
-        below = np.cumsum(_softmax(scaled[tokens]), dtype=np.float64).astype(np.float32)
+        chances = np.exp(scaled[tokens])
+        chances /= chances.sum(dtype=np.float32)
+        below = np.cumsum(chances, dtype=np.float64).astype(np.float32)
         keep = below > np.float32(1 - float(sampling.top_p))
         keep[-1] = True
         tokens = tokens[keep]
     tokens = tokens[::-1]
-    chances = np.exp(scaled[tokens].astype(np.float64) - float(scaled[tokens[0]]))
+    chances = np.exp(scaled[tokens].astype(np.float64))
     return tokens, chances / chances.sum()
-
-
-def _scaled(logits: Array, temperature: float) -> Array:
-    with np.errstate(all="ignore"):
-        scaled = logits / np.float32(temperature)
-        if np.isfinite(scaled.max()) and not np.isnan(scaled).any():
-            return scaled
-        # The temperature is almost zero: relative to the largest logit, the others become -inf.
-        wide = logits.astype(np.float64)
-        return ((wide - wide.max()) / temperature).astype(np.float32)
-
-
-def _softmax(scaled: Array) -> Array:
-    chances = np.exp(scaled - scaled.max())
-    return chances / chances.sum(dtype=np.float32)
 
 
 NAME = "tokenizer.json"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from eindecomp.frontends.draft import View
+from eindecomp.frontends.jax.primitives.elementwise import case_at
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.operations import stacked
-from eindecomp.lang.scalar import Arg, Expr, call
 
 MAX_STEPS = 10_000
 
 
 @primitive(
-    "stop_gradient", "copy", "copy_p", "sharding_constraint", "reshard", "mesh_cast",
+    "stop_gradient", "copy", "sharding_constraint", "reshard", "mesh_cast",
     "layout_constraint", "optimization_barrier", "device_put", "name", "pvary", "pcast",
 )  # fmt: skip
 def _unchanged(_op: Equation, *arrays: View) -> list[View]:
@@ -99,11 +99,7 @@ def _cond(op: Equation, which: View, *arrays: View) -> list[View]:
         index = min(max(int(which.number.real), 0), len(branches) - 1)
         return op.inline(branches[index], arrays)
     made = [op.inline(branch, arrays) for branch in branches]
-    join: Expr = Arg(len(branches))
-    for k in reversed(range(len(branches) - 1)):
-        is_this = call("le" if k == 0 else "eq", call("int32", Arg(0)), k)
-        join = call("where", is_this, Arg(k + 1), join)
     return [
-        op.trace.map(join, which, *cases, dtype=result.dtype)
+        op.trace.map(case_at(len(branches)), which, *cases, dtype=result.dtype)
         for cases, result in zip(zip(*made, strict=True), op.results, strict=True)
     ]

@@ -141,10 +141,15 @@ def _select_n(op: Equation, which: View, *cases: View) -> View:
         return op.trace.expand(cases[int(which.number.real)], op.shape)
     if _is(which, Kind.BOOL):
         return op.map("where(x, y, z)", which, cases[1], cases[0])
-    join: Expr = Arg(len(cases))
-    for k in reversed(range(len(cases) - 1)):
-        join = call("where", call("eq", Arg(0), k), Arg(k + 1), join)
-    return op.map(join, which, *cases)
+    return op.map(case_at(len(cases)), which, *cases)
+
+
+def case_at(count: int) -> Expr:
+    """The join of an index and so many cases: the first case whose number it does not exceed."""
+    join: Expr = Arg(count)
+    for k in reversed(range(count - 1)):
+        join = call("where", call("le", Arg(0), k), Arg(k + 1), join)
+    return join
 
 
 @primitive("convert_element_type", elementwise=True)

@@ -238,7 +238,7 @@ class _Way(NamedTuple):
     agg: str
 
 
-_OFFICIAL = {
+_WAYS = {
     "scatter-add": _Way("x + y", "sum"),
     "scatter-sub": _Way("x - y", "sum"),
     "scatter-mul": _Way("x * y", "prod"),
@@ -246,7 +246,6 @@ _OFFICIAL = {
     "scatter-min": _Way("min(x, y)", "min"),
     "scatter": _Way("y", ""),
 }
-_WAYS = _OFFICIAL | {name.replace("-", "_"): way for name, way in _OFFICIAL.items()}
 
 
 @primitive(*_WAYS)
