@@ -30,6 +30,7 @@ from eindecomp.layout.mesh import CEIL, Mesh
 from eindecomp.layout.view import view_of
 from eindecomp.planner.plan import Plan
 from eindecomp.planner.space.choices import cut_of, decided_choices, summed_axes
+from eindecomp.show.words import mesh_words
 from eindecomp.tra.program.make import program_of
 
 Said = TypeVar("Said")
@@ -188,21 +189,12 @@ def of_shape(plan: Plan, sizes: Sequence[int]) -> Coarse:
     sizes_before = [prod(plan.mesh.sizes[:axis]) for axis in range(len(plan.mesh.sizes))]
     starts = [before in ends for before in sizes_before]
     merged = _merged(plan.mesh, starts)
-    if list(merged.mesh.sizes) != wanted:
-        raise PlanError(f"the plan is for a mesh of {_words(plan.mesh)}, not of {tuple(sizes)}")
-    for axis, (begins_here, apart) in enumerate(zip(starts, _boundaries(plan), strict=True)):
-        if apart and not begins_here:
-            one, other = plan.mesh.names[axis - 1 : axis + 1]
-            raise PlanError(
-                f"the plan is for a mesh of {_words(plan.mesh)} and cuts by {one} and {other} "
-                f"separately: a mesh of {tuple(sizes)} has them as one"
-            )
+    joins = any(
+        apart and not begins for begins, apart in zip(starts, _boundaries(plan), strict=True)
+    )
+    if joins or list(merged.mesh.sizes) != wanted:
+        raise PlanError(f"the plan is for a mesh of {mesh_words(plan.mesh)}, not of {tuple(sizes)}")
     return merged
-
-
-def _words(mesh: Mesh) -> str:
-    axes = ", ".join(f"{name}: {size}" for name, size in zip(mesh.names, mesh.sizes, strict=True))
-    return f"({axes})"
 
 
 def _merged(mesh: Mesh, starts: Sequence[bool]) -> Coarse:

@@ -56,7 +56,7 @@ def test_a_wrong_device_or_shape_is_refused():
     module, example, plan = planned(8)
     with pytest.raises(ed.PlanError, match="'cuda' or 'cpu', not 'tpu'"):
         plan.verify_torch(module, example, device="tpu")
-    with pytest.raises(ed.PlanError, match=r"mesh of \(axis0: 2, axis1: 2, axis2: 2\), not of"):
+    with pytest.raises(ed.PlanError, match="mesh of axis0=2 × axis1=2 × axis2=2, not of"):
         plan.verify_torch(module, example, shape=(2, 3))
 
 
