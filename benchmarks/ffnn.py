@@ -19,7 +19,6 @@ from eindecomp.experiments import Record
 from eindecomp.experiments.paper import FFNN_QUICK, FFNN_SHAPE, RATES, ffnn
 from eindecomp.experiments.record import show
 from eindecomp.kernels.cores import cores
-from eindecomp.models.optimizers import carried
 
 
 def profile(shape: dict[str, int], optimizer: str) -> None:
@@ -40,7 +39,7 @@ def profile(shape: dict[str, int], optimizer: str) -> None:
         for batch in islice(data.batches(), 3):
             spent.clear()
             result = executable({**batch, **scalars, **tensors}, donate=tensors, on_event=add)
-            tensors = {name: result.tensor(new) for name, new in carried(graph).items()}
+            tensors = {name: result.tensor(new) for name, new in graph.ties.items()}
     slowest = sorted(spent.items(), key=lambda item: -item[1])[:9]
     print("ms a core:", ", ".join(f"{name} {1e3 * t / cores():.0f}" for name, t in slowest))
 

@@ -26,7 +26,7 @@ from train_llama import LOSS, adamw
 import eindecomp as ed
 from eindecomp.models.llama import Config, prefill_graph
 from eindecomp.models.llama.config import rotations
-from eindecomp.models.optimizers import carried, training_step
+from eindecomp.models.optimizers import training_step
 
 HALF_BILLION = Config(
     vocabulary=32000, width=1024, layers=28, heads=16, kv_heads=8, head_size=64, hidden=4096,
@@ -228,7 +228,7 @@ def main() -> None:
     race = Race(lambda: peer.step(*inputs, given.lr), data, given.steps, on_gpu, held=held)
     again = None if given.recompute == "none" else given.recompute
     started = perf_counter()
-    plan = ed.plan(graph, 1, tie=carried(graph), recompute=again)
+    plan = ed.plan(graph, 1, recompute=again)
     count = config.parameters / 1e9
     planned = perf_counter() - started
     print(f"{count:.3f}B parameters, {batch} × {tokens} tokens, planned in {planned:.1f} s")

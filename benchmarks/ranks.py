@@ -29,7 +29,6 @@ from eindecomp.experiments.paper import FFNN_QUICK, FFNN_SHAPE, RATES, one_billi
 from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import Llama
-from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.planner.costs.machine import Collective
@@ -120,12 +119,11 @@ def classifier_inside(quick: bool) -> Iterator[Record]:
 def classifier(engine: str, devices: int, ready: Callable[[], object], quick: bool) -> Record:
     shape = FFNN_QUICK if quick else FFNN_SHAPE
     graph = ffnn_graph(**shape, optimizer="sgd")
-    own = carried(graph)
-    plan = ed.plan_together(lambda: ed.plan(graph, devices, tie=own), engine)
+    plan = ed.plan_together(lambda: ed.plan(graph, devices), engine)
     run = ed.compile(plan, engine)
     data = Synthetic(shape["batch"], shape["features"], shape["classes"])
     batches = cycle(list(islice(data.batches(), 4)))
-    loop = Loop(graph, run, own, RATES["sgd"], "loss", initial(graph), [])
+    loop = Loop(graph, run, RATES["sgd"], "loss", initial(graph), [])
     return timed({"ours": lambda: loop.take(next(batches))}, ready, 6)
 
 

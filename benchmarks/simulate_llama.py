@@ -22,7 +22,6 @@ from train_llama import training
 import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
-from eindecomp.models.optimizers import carried
 from eindecomp.tra.simulation.network import WAYS
 
 SERVER = 8
@@ -57,7 +56,6 @@ class Case:
 
     name: str
     graph: ed.Graph
-    tie: Mapping[str, str]
     ways: Mapping[str, Way]
 
 
@@ -75,7 +73,7 @@ def prefill(layers: int | None, batch: int, devices: int) -> Case:
     }
     sequence = SEQUENCE["prefill"]
     name = f"65B prefill, {config.layers} layers, b = {batch}, s = {sequence}"
-    return Case(name, ed.rewrite(prefill_graph(config, batch, sequence)), {}, ways)
+    return Case(name, ed.rewrite(prefill_graph(config, batch, sequence)), ways)
 
 
 def train(layers: int | None, batch: int, devices: int) -> Case:
@@ -92,7 +90,7 @@ def train(layers: int | None, batch: int, devices: int) -> Case:
         "ZeRO": Way({"labels": ["b"], "state": "gathered"}),
     }
     name = f"7B training, {layers or 32} layers, b = {batch}, s = {sequence}"
-    return Case(name, ed.rewrite(graph), carried(graph), ways)
+    return Case(name, ed.rewrite(graph), ways)
 
 
 def planned(case: Case, name: str, given: argparse.Namespace) -> ed.Plan:
@@ -112,7 +110,6 @@ def planned(case: Case, name: str, given: argparse.Namespace) -> ed.Plan:
         inputs=case.ways[name].inputs,
         strategy=case.ways[name].strategy,
         memory=given.memory or None,
-        tie=case.tie,
         rewrite=False,
         time_limit=given.time,
     )

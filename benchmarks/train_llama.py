@@ -19,7 +19,7 @@ from time import perf_counter
 import eindecomp as ed
 from eindecomp.errors import EinDecompError
 from eindecomp.models.llama import CONFIGS, prefill_graph
-from eindecomp.models.optimizers import carried, training_step
+from eindecomp.models.optimizers import training_step
 
 STRATEGY = 0.25  # of our time for a strategy, which leaves little to choose
 TRAVEL = {"activations": "bfloat16", "gradients": "float32"}
@@ -52,6 +52,7 @@ def adamw(graph: ed.Graph, parameters: Sequence[str], gradients: Sequence[str]) 
             spec = f"{', '.join([labels] * len(read))} -> {labels}"
             new = graph.einsum(spec, *read, join=join, name=f"new_{of}")
             graph.output(new)
+            graph.tie(of, new.name)
             return new.name
 
         mean = update(state["mean"], "x + 0.1 * (float32(y) - x)", state["mean"], gradient)
@@ -90,7 +91,7 @@ def by_hand(layers: int, batch: int, devices: int, sequence: int = 4096, model: 
 def row(graph: ed.Graph, devices: int, memory: str | None, limit: float) -> None:
     """Our plan, and what the strategies cost relative to it; without the limit if nothing fits."""
     ready = ed.rewrite(graph, keeps_sums=True)
-    rest = {"tie": carried(graph), "memory": memory, "rewrite": False, "reduce_dtype": TRAVEL}
+    rest = {"memory": memory, "rewrite": False, "reduce_dtype": TRAVEL}
     rest |= {"recompute": "auto"}
     start = perf_counter()
     try:

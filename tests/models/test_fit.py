@@ -129,7 +129,8 @@ def test_the_umask_says_who_may_read_a_checkpoint(tmp_path, umask):
 
 def test_types_that_no_checkpoint_holds_are_refused_first(tmp_path):
     graph = ed.parse(
-        "input W[i: 2] complex128\nnew_W[i] <- W[i]\nloss[] <- sum abs(W[i])\noutput loss, new_W"
+        "input W[i: 2] complex128\nV[i] <- W[i]\nloss[] <- sum abs(W[i])\n"
+        "output loss, V\ntie W <- V"
     )
     state = {"W": np.zeros(2, np.complex128)}
     with pytest.raises(ed.InputError, match="W: no checkpoint can hold complex128"):

@@ -101,7 +101,7 @@ def test_arrays_are_of_the_inputs_types(dtype):
 
 
 def test_a_graph_that_trains_nothing_is_refused():
-    with pytest.raises(ed.InputError, match="no input X of the graph has an output"):
+    with pytest.raises(ed.InputError, match="no input X of the graph is tied"):
         models.initial(ed.parse("input X[i: 3]\nloss[] <- sum X[i]\noutput loss"))
 
 

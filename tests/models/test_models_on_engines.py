@@ -55,23 +55,6 @@ def test_training_is_the_same_on_every_engine(optimizer, other):
     assert apart.bytes_placed == threads.bytes_placed == 0
 
 
-@pytest.mark.one_in(3)
-@every_engine
-def test_graphs_that_only_name_the_next_values_are_trained_as_tied_ones(engine):
-    tied = models.ffnn(8, 30, 12, 6, optimizer="adam")
-    named = ed.parse(str(tied).partition("tie ")[0])
-    assert not named.ties
-    state = models.initial(tied, seed=1)
-    fits = [
-        models.fit(graph, DATA, state, lr=0.05, steps=3, devices=4, engine=engine)
-        for graph in (tied, named)
-    ]
-    assert fits[0].plan.tie == fits[1].plan.tie == dict(tied.ties)
-    assert fits[0].losses == fits[1].losses
-    assert fits[1].bytes_placed == 0
-    assert fits[1].bytes_moved == 3 * fits[1].plan.cost
-
-
 def test_plans_without_ties_move_the_state_between_steps():
     graph = models.ffnn(8, 30, 12, 6)
     loose, tied = ed.plan(graph, 4, tie={}), ed.plan(graph, 4)

@@ -130,25 +130,21 @@ def price(
     graph: Graph,
     devices: Sequence[int],
     more: Mapping[str, GivenStrategy] | None = None,
-    tie: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Priced]:
-    """Plan a graph under strategies that its labels allow, and `more` of them.
-
-    `tie` names, for inputs, the outputs that become them in the next step.
-    """
+    """Plan a graph under strategies that its labels allow, and `more` of them."""
     ready = rewrite(graph)
     rows: list[Priced] = []
     for placed in ("free", "sharded"):
         for count in devices:
             ours = 0
-            named = applicable(ready, count, stateful=bool(tie))
+            named = applicable(ready, count, stateful=bool(ready.ties))
             strategies: dict[str, GivenStrategy | None] = {OURS: None, **named, **(more or {})}
             for name, strategy in strategies.items():
                 say(f"{case}, inputs {placed}: planning {name} for {count} devices")
                 plan = make_plan(
                     ready, count, strategy=strategy, inputs=placed, rewrite=False,
-                    tie=tie, time_limit=_TIME_LIMIT, keep_on_interrupt=False,
+                    time_limit=_TIME_LIMIT, keep_on_interrupt=False,
                 )  # fmt: skip
                 program = program_of(plan)
                 moved = program.moved

@@ -37,7 +37,6 @@ from eindecomp.models.fit import Loop
 from eindecomp.models.initial import initial
 from eindecomp.models.llama import CONFIGS, Config, Llama, prefill_graph
 from eindecomp.models.llama.on_devices import bucket
-from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import chain as chain_graph
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
@@ -157,7 +156,7 @@ def ffnn(
         timed += race(f"{case}, by strategy", strategies, min(steps, _FEW_STEPS) - 1, ())
     curves = curves_of({**again.losses, **training.losses}, wanted)
     counts = devices or (FEW if quick else DEVICES)
-    priced = price(case, graph, devices=counts, more=_MORE, tie=carried(graph), say=say)
+    priced = price(case, graph, devices=counts, more=_MORE, say=say)
     return Findings(tuple(timed), tuple(priced), tuple(curves))
 
 
@@ -191,13 +190,12 @@ class Training:
         with ExitStack() as stack:
             contenders: list[Contender] = []
             for name, strategy in strategies.items():
-                own = carried(self.graph)
                 plan = make_plan(
-                    self.graph, self.devices, strategy=strategy, tie=own, keep_on_interrupt=False
+                    self.graph, self.devices, strategy=strategy, keep_on_interrupt=False
                 )
                 executable = stack.enter_context(compile_plan(plan, self.engine))
                 self.executables[name] = executable
-                loop = Loop(self.graph, executable, own, self.lr, "loss", self.state, [])
+                loop = Loop(self.graph, executable, self.lr, "loss", self.state, [])
                 way = self.noting(name, loop.take)
                 contenders.append(Contender(name, "strategy" if contenders else "ours", way, plan))
             yield contenders

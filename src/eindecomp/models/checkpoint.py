@@ -28,7 +28,6 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.lang.dtypes import Array, DType
 from eindecomp.layout.boxes import Box, meet, shape_of, show_box, volume, within
-from eindecomp.models.optimizers import carried
 from eindecomp.store.field import Field
 
 RunConfig = dict[str, str | int | float | bool | None]
@@ -64,7 +63,7 @@ class Checkpoint:
 
 def check_storable(graph: Graph) -> None:
     """Refuse a state that no checkpoint can hold."""
-    for name in carried(graph):
+    for name in graph.ties:
         if graph[name].dtype.name not in NAMES:
             raise InputError(f"{name}: no checkpoint can hold {graph[name].dtype.name}")
 
@@ -104,7 +103,7 @@ def read_graph(path: Path, text: str, graph: Graph | None) -> Graph:
     try:
         with as_written():
             parsed = parse(text, "graph")
-        if carried(parsed):
+        if parsed.ties:
             return parsed
     except EinDecompError as error:
         raise InputError(f"{path}: {shorten(str(error), 1000)}") from None
@@ -230,7 +229,7 @@ def save_checkpoint(path: str | Path, graph: Graph, checkpoint: Checkpoint) -> N
         [0.7]
     """
     check_storable(graph)
-    state: Any = {name: checkpoint.state[name] for name in carried(graph)}
+    state: Any = {name: checkpoint.state[name] for name in graph.ties}
     folder = CheckpointFolder(Path(path), _OneProcess())
     folder.save(graph, state, checkpoint.losses, checkpoint.config)
 
@@ -281,7 +280,7 @@ OpenedShard = tuple[Mapping[str, StoredTensor], Array]
 
 def read_sharded(step: SavedStep, shards: Field, graph: Graph) -> dict[str, ShardedArray]:
     """The tensors of a step; the boxes in its manifest must hold every element exactly once."""
-    wanted = {name: graph[name] for name in carried(graph)}
+    wanted = {name: graph[name] for name in graph.ties}
     blocks: dict[str, list[tuple[int, Box]]] = {name: [] for name in wanted}
     for rank, shard in enumerate(shards.items()):
         for name, sides in shard["boxes"].members():

@@ -25,7 +25,6 @@ from eindecomp.models.checkpoint import (
     check_storable,
     config_text,
 )
-from eindecomp.models.optimizers import carried
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.show.progress import counting
@@ -161,21 +160,20 @@ def fit(
         >>> ed.models.fit(graph, data, state, lr=0.1, steps=2, devices=1).step
         2
     """
-    own = carried(graph)
     check_whole(every=every)
     check_whole(0, steps=0 if steps is None else steps)
     runner = engine_of(engine, options)
     kept = None if checkpoint is None else CheckpointFolder(Path(checkpoint), ranks_of(runner))
-    _check(graph, own, state, loss, kept, config)
+    _check(graph, state, loss, kept, config)
     at = kept.load(graph, config) if kept is not None and resume else None
-    at = at or Checkpoint(0, {name: state[name] for name in own}, [])
+    at = at or Checkpoint(0, {name: state[name] for name in graph.ties}, [])
     config = (at.config if config is None else config) or {}
     is_first = not ranks_of(runner).rank
     if plan is None:
         n = device_count(runner) if devices is None else devices
-        plan = plan_together(lambda: make_plan(graph, n, tie=own, keep_on_interrupt=False), runner)
+        plan = plan_together(lambda: make_plan(graph, n, keep_on_interrupt=False), runner)
     with compile_plan(plan, runner) as executable:
-        loop = Loop(graph, executable, own, lr, loss, at.state, at.losses)
+        loop = Loop(graph, executable, lr, loss, at.state, at.losses)
         with counting(progress if is_first else False, steps) as show:
             for batch in _batches(data, at.step, steps):
                 value = loop.take(batch)
@@ -202,13 +200,12 @@ class Loop:
         self,
         graph: Graph,
         executable: Executable,
-        own: Mapping[str, str],
         lr: float | Callable[[int], float],
         loss: str,
         state: Mapping[str, Any],
         losses: list[float],
     ) -> None:
-        self.graph, self.own, self.lr, self.loss = graph, own, lr, loss
+        self.graph, self.lr, self.loss = graph, lr, loss
         self.losses = losses
         self.bytes_moved = self.bytes_placed = 0
         self._executable = executable
@@ -225,8 +222,8 @@ class Loop:
         known = {"lr": self.lr(step) if callable(self.lr) else self.lr, "step": step}
         scalars = {name: value for name, value in known.items() if name in self.graph.scalars}
         # Nobody reads the state of the last step again: its memory is that of the step to come.
-        result = self._executable({**batch, **scalars, **self._tensors}, donate=self.own)
-        self._tensors = {name: result.tensor(new) for name, new in self.own.items()}
+        result = self._executable({**batch, **scalars, **self._tensors}, donate=self.graph.ties)
+        self._tensors = {name: result.tensor(new) for name, new in self.graph.ties.items()}
         self.bytes_moved += result.stats.bytes_moved
         self.bytes_placed += result.stats.bytes_placed
         value = float(result[self.loss])
@@ -253,19 +250,15 @@ class Loop:
 
 def _check(
     graph: Graph,
-    own: Mapping[str, str],
     state: Mapping[str, Array],
     loss: str,
     kept: CheckpointFolder | None,
     config: RunConfig | None,
 ) -> None:
     """Refuse at once what would otherwise fail only after long training."""
-    if not own:
-        raise InputError(
-            "nothing to train: no input is tied to an output, and no output is named `new_X` "
-            "after an input X"
-        )
-    if missing := [name for name in own if name not in state]:
+    if not graph.ties:
+        raise InputError("nothing to train: no input is tied to an output, as by `tie W <- V`")
+    if missing := [name for name in graph.ties if name not in state]:
         raise InputError(f"the state to begin with lacks {', '.join(missing)}")
     shapes = {vertex.name: vertex.shape for vertex in graph.outputs}
     if shapes.get(loss) != ():

@@ -18,7 +18,6 @@ from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import Array
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.scalar import Call, Expr, used_args, values
-from eindecomp.models.optimizers import NEW, carried
 
 GRADIENT = "grad_"
 _Use = tuple["Vertex", int]
@@ -26,7 +25,7 @@ _Use = tuple["Vertex", int]
 
 
 def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """The state to begin with: an array for each input X with an output `new_X` or `grad_X`.
+    """The state to begin with: an array for each input X that is tied or has an output `grad_X`.
 
     Weights are drawn as torch draws those of a linear layer, uniform within ±1/√fan-in, where the
     fan-in is the product of the sizes of the summed labels; biases of such a layer are drawn from
@@ -48,10 +47,9 @@ def initial(graph: Graph, seed: int = 0) -> dict[str, Array]:
     check_whole(0, seed=seed)
     rng = np.random.default_rng(seed)
     outputs = {vertex.name for vertex in graph.outputs}
-    names = [v.name for v in graph.inputs if {NEW + v.name, GRADIENT + v.name} & outputs]
+    names = [v.name for v in graph.inputs if v.name in graph.ties or GRADIENT + v.name in outputs]
     if not names:
-        raise InputError("no input X of the graph has an output `new_X` or `grad_X`")
-    carried(graph)  # checks that new values are like the old ones
+        raise InputError("no input X of the graph is tied or has an output `grad_X`")
     uses = _uses(graph, names)
     return {name: _draw(graph[name], _reach(graph, uses, name), rng) for name in names}
 
@@ -72,7 +70,7 @@ def _draw(vertex: Vertex, reach: float | None, rng: np.random.Generator) -> Arra
 
 def _uses(graph: Graph, parameters: Collection[str]) -> dict[str, list[_Use]]:
     """For each parameter the vertices on the way to the loss that read it, or a map of it."""
-    made = {start + name for name in parameters for start in (NEW, GRADIENT)}
+    made = {*graph.ties.values(), *(GRADIENT + name for name in parameters)}
     # Gradients and updates read parameters too, but in other ways.
     forward = {vertex.name for vertex in graph.outputs} - made
     for vertex in reversed(list(graph.vertices.values())):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from eindecomp.errors import GraphError, InputError, suggest
+from eindecomp.errors import InputError, suggest
 from eindecomp.graph.grad import grad
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input
@@ -21,7 +21,10 @@ from eindecomp.graph.rewrites.rebuild import remove_dead
 NEW = "new_"
 _WORD = re.compile(r"[a-z]\w*")
 Optimizer = Callable[[Graph, Sequence[str], Sequence[str]], None]
-"""Adds to a graph the updates of parameters by their gradients; both are names, in one order."""
+"""Adds to a graph the updates of parameters by their gradients, and ties each to its next value.
+
+Both are names, in one order.
+"""
 
 
 def sgd(
@@ -149,8 +152,7 @@ def training_step(
 ) -> Graph:
     """The graph of one step of training: the loss, and parameters updated by its gradients.
 
-    Each input that the optimiser updates is tied to its next value. Of an optimiser that ties
-    nothing itself, these are the inputs X that have an output `new_X`.
+    The optimiser ties each input that it updates to its next value.
 
     Args:
         graph: What computes the loss, such as `ed.parse(text)`; it stays as it is.
@@ -172,39 +174,7 @@ def training_step(
     kept = list(dict.fromkeys([*(vertex.name for vertex in graph.outputs), loss]))
     step = Graph.of(grown.vertices.values(), kept, grown.scalars, ties=grown.ties)
     update(step, parameters, gradients)
-    for name, new in _named(step).items():
-        if name not in step.ties:
-            step.tie(name, new)
     return remove_dead(step)
-
-
-def carried(graph: Graph) -> dict[str, str]:
-    """The inputs that a step updates, each with the output that is its next value: its ties.
-
-    In a graph without any, these are the inputs X that have an output `new_X`.
-
-    >>> from eindecomp.graph.text.elaborate import parse
-    >>> text = "input W[i: 3], x[i]\\nV[i] <- W[i] - x[i]\\noutput V\\ntie W <- V"
-    >>> carried(parse(text)), carried(parse(text.replace("V", "new_W").partition("tie")[0]))
-    ({'W': 'V'}, {'W': 'new_W'})
-    """
-    return dict(graph.ties) or _named(graph)
-
-
-def _named(graph: Graph) -> dict[str, str]:
-    outputs = {vertex.name: vertex for vertex in graph.outputs}
-    following: dict[str, str] = {}
-    for vertex in graph.inputs:
-        new = outputs.get(NEW + vertex.name)
-        if new is None:
-            continue
-        if (new.shape, new.dtype) != (vertex.shape, vertex.dtype):
-            raise GraphError(
-                f"{new} is of {new.dtype} {new.shape} and cannot be the next {vertex}, "
-                f"of {vertex.dtype} {vertex.shape}"
-            )
-        following[vertex.name] = new.name
-    return following
 
 
 def _adam(betas: tuple[float, float], eps: float, keep: str, slope: str) -> dict[str, str]:

@@ -253,7 +253,7 @@ WRONG = {
     "code": (lambda c: c.update(graph="Z[i] <- __import__('os')"), "graph:1:"),
     "a long graph": (lambda c: c.update(graph=LONG), "graph:1:"),
     "another graph": (
-        lambda c: c.update(graph="input b2[i: 5]\nnew_b2[i] <- b2[i]\noutput new_b2"),
+        lambda c: c.update(graph="input b2[i: 5]\nV[i] <- b2[i]\noutput V\ntie b2 <- V"),
         "the graph has no such state",
     ),
     "another type": (

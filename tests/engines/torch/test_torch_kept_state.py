@@ -150,13 +150,12 @@ def test_a_step_of_training_keeps_what_it_can(share, most):
     graph = models.ffnn(BATCH, FEATURES, HIDDEN, CLASSES, optimizer="adam")
     data = models.Synthetic(BATCH, FEATURES, CLASSES, nonzeros=6)
     state = models.initial(graph, seed=1)
-    tie = models.optimizers.carried(graph)
-    plan = ed.plan(graph, 4, tie=tie)
+    plan = ed.plan(graph, 4)
     with ed.compile(plan, engine_with(share * STATE)) as executable:
         tensors = executable.place(state)
         for step, batch in zip(range(1, 4), data.batches(0), strict=False):
             found = executable({**batch, "lr": 0.01, "step": step, **tensors}, donate=tensors)
-            tensors = tensors_of(found, tie)
+            tensors = tensors_of(found, graph.ties)
         schedule = executable.schedule
         assert any(lies_in_arena(tensor) for tensor in tensors.values())
     assert schedule is not None

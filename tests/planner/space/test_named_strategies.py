@@ -19,7 +19,7 @@ import eindecomp as ed
 from eindecomp.errors import PlanError
 from eindecomp.layout.view import planned_views
 from eindecomp.models.llama import Config, prefill_graph
-from eindecomp.models.optimizers import carried, training_step
+from eindecomp.models.optimizers import training_step
 from eindecomp.planner.make import plan
 from eindecomp.planner.space.strategy import applicable, strategy_of
 from eindecomp.show.compare import table_of
@@ -54,7 +54,7 @@ def step(batch: int = 8) -> ed.Graph:
 
 def trained(strategy: object, devices: int) -> ed.Plan:
     graph = step()
-    made = plan(graph, devices, strategy=strategy, tie=carried(graph))
+    made = plan(graph, devices, strategy=strategy)
     assert made.cost == made.bound
     return made
 
@@ -313,7 +313,7 @@ def test_hierarchical_data_parallelism_shards_state_inside_servers() -> None:
     Gradients are reduced by all, and each eighth of them goes to the other server.
     """
     graph = step(16)
-    made = plan(graph, 16, strategy="hsdp", tie=carried(graph))
+    made = plan(graph, 16, strategy="hsdp")
     assert made.cost == 2 * 2 * (8 - 1) * WEIGHTS + 16 * WEIGHTS + loss(16)
     for name in ("WQ0", "W10", "N0"):
         axes = [axis for span in made.given[name].home for axis in span.axes]

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from random_graphs import random_graph
 
 import eindecomp as ed
-from eindecomp.models.optimizers import carried
 from eindecomp.models.paper_graphs import ffnn
 from eindecomp.planner.space.strategy import applicable
 from eindecomp.tra.program.make import program_of
@@ -38,7 +37,7 @@ def test_every_step_is_carried_out_once_and_in_time(seed, devices, inputs):
 def test_training_reads_nothing_that_is_still_under_way(devices):
     """Results of reductions that end late are gathered again early in such graphs."""
     graph = ffnn(128, 8192, 512, 3648, optimizer="sgd")
-    check_order(ed.plan(graph, devices, tie=carried(graph)))
+    check_order(ed.plan(graph, devices))
     for name in applicable(graph, devices):
         check_order(ed.plan(graph, devices, strategy=name))
 
