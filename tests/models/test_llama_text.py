@@ -201,12 +201,12 @@ def _unmapped(folder: Path) -> None:
 
 NORM = "model.norm.weight"
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no config": (lambda f: (f / "config.json").unlink(), "config.json is missing"),
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json cannot be read"),
     "no JSON": (lambda f: (f / "config.json").write_text("{") and None, "no JSON file"),
     "a list": (lambda f: (f / "config.json").write_text("[]") and None, "no JSON object"),
-    "no size": (_edit("config.json", hidden_size=None), "hidden_size is missing"),
-    "no number": (_edit("config.json", hidden_size="32"), "hidden_size is '32', not an integer"),
-    "negative": (_edit("config.json", num_hidden_layers=-1), "layers must be 1 or more"),
+    "no size": (_edit("config.json", hidden_size=None), "hidden_size: is missing"),
+    "no number": (_edit("config.json", hidden_size="32"), "hidden_size: must be a whole number"),
+    "negative": (_edit("config.json", num_hidden_layers=-1), "num_hidden_layers: must be"),
     "uneven": (_edit("config.json", num_key_value_heads=3), "cannot share 3 kv heads"),
     "another model": (_edit("config.json", model_type="gpt2"), "only 'llama' is supported"),
     "biases": (_edit("config.json", attention_bias=True), "attention_bias is True"),
@@ -216,15 +216,15 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "half a scaling": (
         _edit("config.json", rope_parameters={"rope_type": "llama3", "rope_theta": 1e4}),
-        "config.json: factor is missing",
+        "config.json: factor: is missing",
     ),
     "stop tokens": (
         _edit("generation_config.json", eos_token_id=["x"]),
         "eos_token_id is .'x'., not token numbers",
     ),
     "a folder": (_put_folder("config.json"), "config.json cannot be read"),
-    "a type in a list": (_edit("config.json", dtype=["x"]), "dtype is .'x'., not text"),
-    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "too large for a number"),
+    "a type in a list": (_edit("config.json", dtype=["x"]), "dtype: must be a text, not .'x'."),
+    "an enormous number": (_edit("config.json", rms_norm_eps=10**400), "no JSON file: number is"),
     "quantised": (_edit("config.json", quantization_config={"bits": 4}), "only None is supported"),
     "another width": (_edit("config.json", intermediate_size=64), "has shape .48, 32., but"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),

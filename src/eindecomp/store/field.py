@@ -49,21 +49,27 @@ class Field:
 
     def __getitem__(self, name: str) -> Field:
         """A member of an object."""
-        value = self._object()
+        value = self.object()
         if name not in value:
             raise self._at(name).wrong("is missing")
         return Field(value[name], self._at(name).place)
 
+    def object(self) -> dict[str, Any]:
+        """An object, of whose members nothing is known."""
+        if not isinstance(self.value, dict):
+            raise self._not("an object")
+        return cast("dict[str, Any]", self.value)
+
     def members(self) -> list[tuple[str, Field]]:
         """All members of an object."""
-        return [(name, self[name]) for name in self._object()]
+        return [(name, self[name]) for name in self.object()]
 
     def check_names(
         self, names: Sequence[str], unknown: str = "there is no field", optional: Sequence[str] = ()
     ) -> None:
         """Check that an object has these members, and no others but the optional ones."""
         known = {*names, *optional}
-        for name in self._object():
+        for name in self.object():
             if name not in known:
                 raise self.wrong(f"{unknown} {name[:_SHOWN]!r}{suggest(name[:_SHOWN], known)}")
         for name in names:
@@ -124,11 +130,6 @@ class Field:
     def number_or_inf(self) -> float:
         """A number, 0 or more, or "inf", for which JSON has no number."""
         return inf if self.value == "inf" else self.number()
-
-    def _object(self) -> dict[str, Any]:
-        if not isinstance(self.value, dict):
-            raise self._not("an object")
-        return cast("dict[str, Any]", self.value)
 
     def _at(self, name: str) -> Field:
         name = name[:_SHOWN]

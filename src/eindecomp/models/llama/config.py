@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from eindecomp.errors import InputError, check_whole
+from eindecomp.errors import EinDecompError, InputError, check_whole
 from eindecomp.lang.dtypes import BFLOAT16, FLOAT32, Array, DType
-from eindecomp.models.llama.read_folder import RopeScaling, read_config
+from eindecomp.models.llama.read_folder import (
+    RopeScaling,
+    check_folder,
+    config_arguments,
+    read_json,
+)
 
 DTYPES: dict[str, DType] = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """The types that a model computes in."""
@@ -94,12 +99,14 @@ class Config:
         Args:
             folder: Where it is, such as `"Llama-3.2-1B"`.
         """
-        path, fields = read_config(folder)
-        if fields["dtype"] not in DTYPES:
-            fields["dtype"] = "float32"
+        path = check_folder(folder) / "config.json"
+        values = read_json(path)
         try:
-            return Config(**fields)
-        except InputError as error:
+            arguments = config_arguments(values)
+            if arguments["dtype"] not in DTYPES:
+                arguments["dtype"] = "float32"
+            return Config(**arguments)
+        except EinDecompError as error:
             raise InputError(f"{path}: {error}") from None
 
 

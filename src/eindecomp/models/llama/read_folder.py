@@ -6,25 +6,17 @@ tokens, and settings that we do not have.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from eindecomp.errors import InputError, quote, shorten
+import orjson
 
-_MAX_BYTES = 1 << 26
-_KINDS: dict[type[Any], str] = {
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    dict: "an object",
-}
+from eindecomp.errors import InputError, quote
+from eindecomp.store.field import Field
+
 _ORIGINAL = "original_max_position_embeddings"
-T = TypeVar("T")
 
 
 def check_folder(folder: str | Path) -> Path:
@@ -43,39 +35,14 @@ def check_folder(folder: str | Path) -> Path:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing") from None
+        content = orjson.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise InputError(f"{path} is over {_MAX_BYTES >> 20} MiB")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON file: {shorten(str(error))}") from None
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is no JSON file: {error}") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} holds no JSON object")
     return content  # pyright: ignore[reportUnknownVariableType]
-
-
-def _field(
-    path: Path, values: Mapping[str, Any], name: str, kind: type[T], default: T | None = None
-) -> T:
-    """A field of a kind, which is required unless there is a default; null counts as absent."""
-    value = values.get(name)
-    if value is None:
-        if default is None:
-            raise InputError(f"{path}: {name} is missing")
-        return default
-    wide: Any = int | float if kind is float else kind
-    if not isinstance(value, wide) or isinstance(value, bool) != (kind is bool):
-        raise InputError(f"{path}: {name} is {quote(value)}, not {_KINDS[kind]}")
-    try:
-        return cast("Any", kind)(value)
-    except OverflowError:
-        raise InputError(f"{path}: {name} is {quote(value)}, too large for a number") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,39 +88,48 @@ _ONLY: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 
 
-def read_config(folder: str | Path) -> tuple[Path, dict[str, Any]]:
-    """The path of a folder's `config.json`, and the arguments of `Config` that it gives."""
-    path = check_folder(folder) / "config.json"
-    values = read_json(path)
-    _refuse_what_is_not_llama(path, values)
-    read = partial(_field, path, values)
-    heads = read("num_attention_heads", int)
-    width = read("hidden_size", int)
-    if heads < 1 or (values.get("head_dim") is None and width % heads):
-        raise InputError(f"{path}: hidden_size {width} is no multiple of {heads} heads")
-    positions = read("max_position_embeddings", int, 2048)
-    rope: dict[str, Any] = read("rope_scaling", dict, {}) or read("rope_parameters", dict, {})
-    rope = {"rope_theta": values.get("rope_theta", 10000.0), _ORIGINAL: positions, **rope}
+def config_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `Config` that a folder's `config.json` gives; null counts as absent."""
+    _refuse_what_is_not_llama(values)
+    given = {name: value for name, value in values.items() if value is not None}
+    heads = Field(given)["num_attention_heads"].whole(1)
+    width = Field(given)["hidden_size"].whole(1)
+    if "head_dim" not in given and width % heads:
+        raise InputError(f"hidden_size {width} is no multiple of {heads} heads")
+    defaults: dict[str, Any] = {
+        "num_key_value_heads": heads,
+        "head_dim": width // heads,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "rope_scaling": {},
+        "rope_parameters": {},
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }
+    fields = Field(defaults | given)
+    positions = fields["max_position_embeddings"].whole(1)
+    rope = {"rope_theta": values.get("rope_theta", 10000.0), _ORIGINAL: positions}
+    rope |= fields["rope_scaling"].object() or fields["rope_parameters"].object()
     if _ORIGINAL in values:
         rope[_ORIGINAL] = values[_ORIGINAL]  # as in transformers, the outer field comes first
-    return path, {
-        "vocabulary": read("vocab_size", int),
+    return {
+        "vocabulary": fields["vocab_size"].whole(1),
         "width": width,
-        "layers": read("num_hidden_layers", int),
+        "layers": fields["num_hidden_layers"].whole(1),
         "heads": heads,
-        "kv_heads": read("num_key_value_heads", int, heads),
-        "head_size": read("head_dim", int, width // heads),
-        "hidden": read("intermediate_size", int),
-        "epsilon": read("rms_norm_eps", float, 1e-6),
-        "theta": _field(path, rope, "rope_theta", float),
-        "scaling": _scaling(path, rope),
+        "kv_heads": fields["num_key_value_heads"].whole(1),
+        "head_size": fields["head_dim"].whole(1),
+        "hidden": fields["intermediate_size"].whole(1),
+        "epsilon": float(fields["rms_norm_eps"].number()),
+        "theta": float(Field(rope)["rope_theta"].number()),
+        "scaling": _scaling(rope),
         "positions": positions,
-        "tied": read("tie_word_embeddings", bool, False),
-        "dtype": read("dtype", str, "") or read("torch_dtype", str, "float32"),
+        "tied": fields["tie_word_embeddings"].truth(),
+        "dtype": fields["dtype" if given.get("dtype") else "torch_dtype"].text(),
     }
 
 
-def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
+def _refuse_what_is_not_llama(values: Mapping[str, Any]) -> None:
     # Tokens attend to all tokens before them: `layer_types` decides that, and a window only if
     # there are no layer types.
     kinds: Any = values.get("layer_types")
@@ -170,27 +146,22 @@ def _refuse_what_is_not_llama(path: Path, values: Mapping[str, Any]) -> None:
         # Equality that distinguishes true from 1.
         if not any(value == one and type(value) is type(one) for one in supported):
             only = f"only {quote(supported[0])} is supported"
-            raise InputError(f"{path}: {name} is {quote(value)}; {only}")
+            raise InputError(f"{name} is {quote(value)}; {only}")
 
 
-def _scaling(path: Path, rope: Mapping[str, Any]) -> RopeScaling | None:
+def _scaling(rope: Mapping[str, Any]) -> RopeScaling | None:
     if rope.get("partial_rotary_factor", 1.0) not in (1.0, None):
-        raise InputError(f"{path}: partial_rotary_factor is not 1: heads rotate as a whole")
+        raise InputError("partial_rotary_factor is not 1: heads rotate as a whole")
     if nested := [name for name, value in rope.items() if isinstance(value, dict)]:
-        raise InputError(f"{path}: {quote(nested[0])} is an object; all layers rotate alike")
+        raise InputError(f"{quote(nested[0])} is an object; all layers rotate alike")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return None
     if kind != "llama3":
-        raise InputError(
-            f"{path}: rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are"
-        )
+        raise InputError(f"rope scaling {quote(kind)} is not supported; 'default' and 'llama3' are")
     names = ("factor", "low_freq_factor", "high_freq_factor")
-    numbers = [_field(path, rope, name, float) for name in names]
-    try:
-        return RopeScaling(*numbers, positions=_field(path, rope, _ORIGINAL, int))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    numbers = [float(Field(rope)[name].number()) for name in names]
+    return RopeScaling(*numbers, positions=Field(rope)[_ORIGINAL].whole(1))
 
 
 # Settings that change what transformers generates even without sampling, and the value at which
