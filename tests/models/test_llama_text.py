@@ -262,14 +262,3 @@ def test_broken_folders_are_named(what: str, whole: Path, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=message) as caught:
         Llama.load(tmp_path)
     assert str(tmp_path) in str(caught.value)
-
-
-def test_a_promised_tensor_must_be_in_its_shard(whole: Path, tmp_path: Path) -> None:
-    for path in whole.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "model.safetensors").rename(tmp_path / "whole.safetensors")
-    names = [*load_file(tmp_path / "whole.safetensors"), "other"]
-    index = {"weight_map": dict.fromkeys(names, "whole.safetensors")}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(InputError, match="tensor 'other' is missing, which"):
-        Llama.load(tmp_path)
