@@ -333,12 +333,8 @@ class Llama:
             for number in range(tokens):
                 token = sampler.choose(logits[0])
                 ended = token in stops
-                last = ended or number == tokens - 1
-                text = "" if stream is None or ended else stream.add(token)
-                if last and stream is not None:
-                    text += stream.end()
-                yield GeneratedToken(token, text)
-                if last:
+                yield GeneratedToken(token, "" if stream is None or ended else stream.add(token))
+                if ended or number == tokens - 1:
                     return
                 logits = self.step([token], cache)
 

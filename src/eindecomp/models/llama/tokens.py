@@ -146,8 +146,7 @@ def probabilities(logits: Array, sampling: Sampling) -> tuple[Array, Array]:
 
 
 NAME = "tokenizer.json"
-_UNFINISHED = "\ufffd"
-_CONTEXT = 8  # the tokens before a new one on which its text may depend
+_CONTEXT = 64  # the tokens before a new one on which its text may depend
 
 
 class Tokenizer:
@@ -159,49 +158,35 @@ class Tokenizer:
         if not path.is_file():
             raise InputError(f"{path} is missing")
         try:
-            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
+            self.whole: Any = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises nothing more special
             raise InputError(f"{path} is no tokenizer: {shorten(str(error))}") from None
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, with those that mark its beginning."""
-        return self._tokenizer.encode(text).ids
+        return self.whole.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
-        return self._tokenizer.decode(list(ids))
+        return self.whole.decode(list(ids))
 
 
 class TextStream:
-    """Streams the text after a prompt; a character of several tokens comes with the last.
-
-    A token's text depends on the tokens before it, so some of those are decoded again, and only the
-    text that is new is passed on.
-    """
+    """Streams the text after a prompt; a character of several tokens comes with the last."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
-        self._tokenizer = tokenizer
-        self._ids = list(prompt)[-_CONTEXT:]
-        self._known = self._certain()
+        self._tokenizer = tokenizer.whole
+        self._begin()
+        for token in prompt[-_CONTEXT:]:
+            self.add(token)
+
+    def _begin(self) -> None:
+        self._stream: Any = extra("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
 
     def add(self, token: int) -> str:
         """The text that is certain with this token; it may be empty."""
-        self._ids.append(token)
-        text = self._tokenizer.decode(self._ids)
-        if text.endswith(_UNFINISHED) or not text.startswith(self._known):
+        try:
+            return self._stream.step(self._tokenizer, token) or ""
+        except Exception:  # bytes that are no text change what those before them mean
+            self._begin()
             return ""
-        return self._give(text)
-
-    def end(self) -> str:
-        """The remaining text, incomplete characters included."""
-        return self._give(self._tokenizer.decode(self._ids))
-
-    def _give(self, text: str) -> str:
-        piece = text[len(self._known) :]
-        self._ids = self._ids[-_CONTEXT:]
-        self._known = self._certain()
-        return piece
-
-    def _certain(self) -> str:
-        """The text so far, without an incomplete last character."""
-        return self._tokenizer.decode(self._ids).rstrip(_UNFINISHED)
