@@ -55,7 +55,6 @@ REFUSED = {
     "evaluation mode": (nn.Dropout(0.5).train(), (2, 3)),
     "running statistics|changes": (nn.BatchNorm1d(3).train(), (2, 3)),
     "ceil_mode": (nn.MaxPool2d(2, ceil_mode=True), (1, 1, 5, 5)),
-    "sizes that divide": (nn.AdaptiveAvgPool1d(2), (1, 2, 5)),
     "transposed": (nn.ConvTranspose1d(2, 2, 3), (1, 2, 5)),
     r"result 1 of aten\.max_pool2d_with_indices": (
         nn.MaxPool2d(2, return_indices=True),

@@ -283,6 +283,7 @@ CONVOLUTIONS = [
     (nn.AvgPool2d(3, stride=1, padding=1), (2, 3, 5, 6)),
     (nn.AvgPool2d(2, padding=1, count_include_pad=False), (2, 3, 4, 6)),
     (nn.AdaptiveAvgPool2d(1), (2, 3, 4, 6)),
+    (nn.AdaptiveAvgPool2d((3, 2)), (2, 3, 4, 6)),
     (nn.Upsample(scale_factor=2), (1, 2, 3, 4)),
     (nn.PixelShuffle(2), (1, 8, 3, 3)),
 ]

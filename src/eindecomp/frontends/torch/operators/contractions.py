@@ -14,7 +14,7 @@ from eindecomp.frontends.formulas import evaluated
 from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.operations import convolved, padded_around, windowed, windows
 from eindecomp.frontends.rows_at_indices import group_of, grouped_product
-from eindecomp.frontends.torch.operators.aggregations import mean_of, softmax_of
+from eindecomp.frontends.torch.operators.aggregations import softmax_of
 from eindecomp.frontends.torch.registry import Number, Operation, number, operator
 from eindecomp.lang.dtypes import BOOL, DType
 from eindecomp.lang.scalar import Expr
@@ -161,22 +161,6 @@ def pool(
         return aggregated(x, "sum", join=f"x / {divisor_override or prod(sizes)}")
     counts = aggregated(op.trace.number(1, x.dtype, x.shape), "sum")
     return op.trace.map("x / y", aggregated(x, "sum"), counts, dtype=op.dtype)
-
-
-@operator(
-    "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
-    "aten._adaptive_avg_pool2d",
-)  # fmt: skip
-def adaptive_avg_pool(op: Operation, x: View, output_size: Sequence[int]) -> View:
-    """The means of parts, as many as are wanted; torch defines them by strides."""
-    rank = len(output_size)
-    before = x.shape[:-rank]
-    pairs = [*zip(x.shape[-rank:], op.shape[-rank:], strict=True)]
-    if any(size % count for size, count in pairs):
-        raise op.refuse(f"is imported for sizes that divide those of the input, {x.shape}")
-    apart = op.trace.reshape(x, (*before, *(n for s, c in pairs for n in (c, s // c))))
-    at = [len(before) + 2 * k + 1 for k in range(rank)]
-    return op.trace.cast(mean_of(op, apart, at, False), op.dtype)
 
 
 MOST_TOLD = 2**24
