@@ -22,7 +22,8 @@ from eindecomp.lang.dtypes import dtype as named_type
 from eindecomp.models.llama.graph import prefill_graph
 from eindecomp.tra.program.make import program_of
 from eindecomp.tra.tiles.ops import tiles_of
-from eindecomp.tra.tiles.regions import regions_of, verify_regions
+from eindecomp.tra.tiles.regions import regions_of
+from verify_tiles import verify_regions, verify_tiles
 
 WAYS = {
     "one memory": {"device": "cpu"},
@@ -115,9 +116,9 @@ def test_models(kind, way):
 
 def cut_codes(text, devices, strategy):
     tiled = tiles_of(program_of(ed.plan(ed.parse(text), devices, strategy=strategy)))
-    tiled.verify()
+    verify_tiles(tiled)
     tiled = attend_by_calls(tiled)
-    tiled.verify()
+    verify_tiles(tiled)
     regions = regions_of(tiled)
     verify_regions(tiled, regions)
     return ReadyRegions(tiled, regions, [TorchLibrary()], fuse=False).codes

@@ -14,8 +14,8 @@ from eindecomp import models
 from eindecomp.engines.result import TaskStarted
 from eindecomp.tra.paging.make import ArenaTooSmallError
 from eindecomp.tra.paging.schedule import Fetch, Store, predicted_seconds
-from eindecomp.tra.paging.verify import verify
 from eindecomp.tra.paging.workload import Links
+from verify_schedule import verify_schedule
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -176,7 +176,7 @@ def test_a_step_of_training_moves_its_state_once(share, again):
     engine = TorchEngine(device="cpu", gpu_memory=NOTHING + int(share * STATE))
     runner = engine.prepare(ed.plan(graph, 1)).runner
     schedule = runner.replay(frozenset(), {}).schedule
-    verify(schedule)
+    verify_schedule(schedule)
     moved = dict.fromkeys((Fetch, Store), 0)
     for action in schedule.actions:
         if isinstance(action, Fetch | Store):

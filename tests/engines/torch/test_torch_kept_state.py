@@ -16,8 +16,8 @@ from eindecomp import models
 from eindecomp.engines.result import TaskStarted
 from eindecomp.tra.paging.make import ArenaTooSmallError, make_schedule
 from eindecomp.tra.paging.schedule import Fetch, Keep, Store
-from eindecomp.tra.paging.verify import verify
 from eindecomp.tra.paging.workload import Links
+from verify_schedule import verify_schedule
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -159,7 +159,7 @@ def test_a_step_of_training_keeps_what_it_can(share, most):
         schedule = executable.schedule
         assert any(lies_in_arena(tensor) for tensor in tensors.values())
     assert schedule is not None
-    verify(schedule)
+    verify_schedule(schedule)
     kept = {a.tensor: a.renews for a in schedule.actions if isinstance(a, Keep)}
     if share >= 2:
         assert sum(schedule.workload.tensors[new].nbytes for new in kept) >= STATE

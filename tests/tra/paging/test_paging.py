@@ -14,9 +14,9 @@ from paging_cases import FAST, MB, layers, least_arena, random_workload, renewin
 from eindecomp.errors import PlanError
 from eindecomp.tra.paging.make import ArenaTooSmallError, arena_bytes, fitting, make_schedule
 from eindecomp.tra.paging.schedule import Execute, Fetch, Keep, Prefetch, Store
-from eindecomp.tra.paging.verify import ScheduleError, verify
 from eindecomp.tra.paging.workload import Begins, Paged, Staging, Task, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT
+from verify_schedule import ScheduleError, verify_schedule
 
 seeds = st.integers(0, 2**32)
 rooms = st.sampled_from([0, 1, 2, 3, 5, 8, 20, 1000])
@@ -47,7 +47,7 @@ makers = st.sampled_from([random_schedule, renewing_schedule])
 @example(random_schedule, 886, 2)  # what a task reads is moved into room that was in use until then
 @example(random_schedule, 48, 8)  # what comes back could come before it has been made
 def test_every_schedule_is_right_in_every_order(make, seed, room):
-    verify(make(seed, room))
+    verify_schedule(make(seed, room))
 
 
 @given(seed=seeds, room=rooms)
@@ -68,7 +68,7 @@ def test_no_wait_can_be_left_out(make, seed, room):
         for wait in action.waits:
             fewer = replace(action, waits=tuple(w for w in action.waits if w != wait))
             with pytest.raises(ScheduleError):
-                verify(with_action(schedule, place, fewer))
+                verify_schedule(with_action(schedule, place, fewer))
 
 
 @given(make=makers, seed=seeds, room=rooms, shift=st.sampled_from([-ALIGNMENT, -1, 1, ALIGNMENT]))
@@ -81,7 +81,7 @@ def test_no_window_can_be_moved(make, seed, room, shift):
                 moved.append(replace(action, into=action.into + shift))
             for each in moved:
                 with pytest.raises(ScheduleError):
-                    verify(with_action(schedule, place, each))
+                    verify_schedule(with_action(schedule, place, each))
 
 
 @given(make=makers, seed=seeds, room=rooms)
@@ -89,7 +89,7 @@ def test_no_transfer_can_be_left_out(make, seed, room):
     schedule = make(seed, room)
     for place, _ in transfers_of_tensors_moved_once(schedule):
         with pytest.raises(ScheduleError):
-            verify(without(schedule, place))
+            verify_schedule(without(schedule, place))
 
 
 def transfers_of_tensors_moved_once(schedule):
@@ -184,7 +184,7 @@ def test_scattered_room_is_packed():
     used = [((), (0,)), ((), (1,)), ((1,), (2,)), ((0, 2), (3,))]
     tasks = [Task(f"make x{n}", *reads_and_writes) for n, reads_and_writes in enumerate(used)]
     schedule = make_schedule(Workload(tuple(tensors), tuple(tasks)), FAST, 6 * 512)
-    verify(schedule)
+    verify_schedule(schedule)
     first, last = schedule.actions[0], schedule.actions[-1]
     assert isinstance(first, Execute)
     assert isinstance(last, Execute)

@@ -33,9 +33,9 @@ from eindecomp.tra.paging.schedule import (
     predicted_seconds,
     simulate,
 )
-from eindecomp.tra.paging.verify import verify
 from eindecomp.tra.paging.workload import Begins, Links, Paged, Staging, Task, Workload
 from eindecomp.tra.tiles.ops import ALIGNMENT
+from verify_schedule import verify_schedule
 
 UNIT = ALIGNMENT
 SLOW = Links(to_gpu=UNIT, to_host=UNIT / 2, from_disk=UNIT / 4, latency=0.5)
@@ -76,7 +76,7 @@ def busy(schedule, links, stream):
 )
 def test_a_chain_by_hand(room, resident, seconds):
     schedule = make_schedule(chain(4), SLOW, room * UNIT, resident=resident)
-    verify(schedule)
+    verify_schedule(schedule)
     assert predicted_seconds(schedule, SLOW) == pytest.approx(seconds)
 
 
@@ -91,7 +91,7 @@ def test_disk_link_and_tasks_overlap():
     """Two blocks: the third read waits until the first block has gone to the GPU."""
     workload = chain(3, Begins.DISK)
     schedule = make_schedule(workload, SLOW, 3 * UNIT, Staging(UNIT, 2), resident=())
-    verify(schedule)
+    verify_schedule(schedule)
     assert spans(schedule, SLOW, DISK) == [("w0", 0, 4.5), ("w1", 4.5, 9), ("w2", 9, 13.5)]
     assert spans(schedule, SLOW, TO_GPU) == [("w0", 4.5, 6), ("w1", 9, 10.5), ("w2", 13.5, 15)]
     assert spans(schedule, SLOW, COMPUTE) == [("t0", 6, 7), ("t1", 10.5, 11.5), ("t2", 15, 16)]
@@ -105,7 +105,7 @@ def test_what_is_on_disk_stays_where_it_can():
     tiers = [Begins.HOST, Begins.HOST, Begins.DISK, Begins.HOST, Begins.DISK, Begins.HOST]
     mixed = tuple(replace(t, begins=begins) for t, begins in zip(tensors, tiers, strict=True))
     schedule = make_schedule(Workload(mixed, chain(6).tasks), SLOW, 4 * UNIT)
-    verify(schedule)
+    verify_schedule(schedule)
     assert {2, 4} <= {window.tensor for window in schedule.resident}
     assert not any(isinstance(action, Prefetch) for action in schedule.actions)
 
@@ -123,7 +123,7 @@ def test_what_is_made_and_leaves_comes_back():
         Task("use", (0,), (), 0, 1.0),
     )
     schedule = make_schedule(Workload(tensors, tasks), SLOW, 2 * UNIT, resident=())
-    verify(schedule)
+    verify_schedule(schedule)
     assert spans(schedule, SLOW, TO_HOST) == [("x", 1, 3.5)]
     assert spans(schedule, SLOW, TO_GPU) == [("v", 0, 1.5), ("w", 3.5, 5), ("x", 6, 7.5)]
     assert schedule.seconds == pytest.approx(8.5)
@@ -146,7 +146,7 @@ def test_what_is_renewed_is_kept_when_its_last_reader_has_run():
     tasks = (Task("make", (0,), (1,), 0, 1.0), Task("read", (0,), (), 0, 1.0))
     links = replace(SLOW, within_gpu=UNIT)
     schedule = make_schedule(Workload(tensors, tasks), links, 2 * UNIT)
-    verify(schedule)
+    verify_schedule(schedule)
     assert spans(schedule, links, COMPUTE) == [("make", 0, 1), ("read", 1, 2), ("u", 2, 3.5)]
     assert schedule.seconds == pytest.approx(3.5)
     assert schedule.fetched == schedule.stored == 0
@@ -166,7 +166,7 @@ def test_where_the_link_is_slower_a_run_takes_as_long_as_the_link(seconds):
 @pytest.mark.parametrize("seconds", [4e-3, 2e-2])
 def test_where_tasks_are_slower_a_run_takes_as_long_as_the_tasks(seconds):
     schedule = make_schedule(layers(32, seconds), FAST, 1000 * MB)
-    verify(schedule)
+    verify_schedule(schedule)
     assert predicted_seconds(schedule, FAST) <= 1.01 * 64 * seconds
 
 
@@ -174,7 +174,7 @@ def test_where_tasks_are_slower_a_run_takes_as_long_as_the_tasks(seconds):
 def test_what_a_step_of_training_keeps_leaves_and_comes_back_meanwhile(weight, activation):
     workload = training(32, weight, activation, 10e-3)
     schedule = make_schedule(workload, FAST, 1500 * MB)
-    verify(schedule)
+    verify_schedule(schedule)
     assert schedule.stored > 32 * weight
     last = weight / FAST.to_host
     assert predicted_seconds(schedule, FAST) <= 1.01 * (32 * 30e-3 + last)

@@ -19,9 +19,10 @@ from eindecomp.tra.program.make import program_of
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 from eindecomp.tra.tiles.memory import finish_early, most_held, while_there
 from eindecomp.tra.tiles.ops import OpKind, is_computed, lookups_of, tiles_of
-from eindecomp.tra.tiles.regions import regions_of, show_regions, verify_regions
+from eindecomp.tra.tiles.regions import regions_of, show_regions
 from pending_plans import CASES
 from strategies import graphs
+from verify_tiles import verify_regions, verify_tiles
 
 MEMORIES = {
     "one": lambda devices: [0] * devices,
@@ -49,7 +50,7 @@ some_tiles = given(
 @some_tiles
 def test_each_tile_is_made_once_from_tiles_that_are_there(graph, devices, memories, inputs):
     tiled = tiled_of(graph, devices, memories, inputs=inputs)
-    tiled.verify()
+    verify_tiles(tiled)
     assert sorted(op.into for op in tiled.ops) == [*range(len(tiled.tiles))]
     for name, blocks in tiled.outputs.items():
         buffer = tiled.program.buffers[tiled.program.outputs[name]]
@@ -94,10 +95,10 @@ def test_regions_are_complete_and_in_order(graph, devices, memories, inputs, roo
     """Programs, tiles and regions hold before and after every pass over them."""
     tiled = tiled_of(graph, devices, memories, inputs=inputs)
     tiled.program.verify()
-    tiled.verify()
+    verify_tiles(tiled)
     if room is not None:
         tiled = finish_early(tiled)
-        tiled.verify()
+        verify_tiles(tiled)
     regions = regions_of(tiled, room=room)
     verify_regions(tiled, regions)
     if room is not None:
@@ -117,9 +118,9 @@ def test_what_cannot_be_carried_out_is_told():
     text = "input X[i: 4]\nY[i] <- exp(X[i])\nZ[i] <- sin(Y[i])\noutput Z"
     tiled = tiled_of(ed.parse(text), 1, "one")
     with pytest.raises(PlanError, match=r"where it stands: compute Z\[0:4\] from Y"):
-        replace(tiled, ops=(tiled.ops[0], *tiled.ops[:0:-1])).verify()
+        verify_tiles(replace(tiled, ops=(tiled.ops[0], *tiled.ops[:0:-1])))
     with pytest.raises(PlanError, match="nothing makes Z"):
-        replace(tiled, ops=tiled.ops[:-1]).verify()
+        verify_tiles(replace(tiled, ops=tiled.ops[:-1]))
     [region] = regions_of(tiled)
     assert show_regions(tiled, [region]).splitlines() == [
         "region 0 in memory 0: X[0:4] -> Z[0:4]",

@@ -17,5 +17,4 @@ before anything runs; sizes are all that is needed for it.
 
 `make.make_schedule` is the way in: it tries which tensors to keep, by what `schedule.simulate`
 predicts. `place` gives windows, and `issue` turns them into actions that wait for each other.
-`verify` checks a schedule without knowing how it was made.
 """

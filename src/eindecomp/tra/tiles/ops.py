@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from eindecomp.errors import InputError, PlanError
+from eindecomp.errors import InputError
 from eindecomp.graph.ops import Fill, Gather, Input, ScatterAdd
 from eindecomp.lang.dtypes import DType
 from eindecomp.lang.einsum import EinSum
@@ -160,18 +160,6 @@ class TileProgram:
         """Whether an operation computes each element from those with the same indices."""
         vertex = self.program.graph[self.tiles[op.into].tensor].op
         return op.kind is OpKind.WHOLE and isinstance(vertex, EinSum) and vertex.agg is None
-
-    def verify(self) -> None:
-        """Raise unless each tile is made once, from blocks of tiles that are there by then."""
-        made: set[int] = set()
-        for op in self.ops:
-            blocks = [block for block in op.reads if block is not None]
-            outside = [b for b in blocks if not inside(b.box, self.tiles[b.tile].box)]
-            if op.into in made or outside or not made.issuperset(op.sources):
-                raise PlanError(f"this cannot be carried out where it stands: {self.show(op)}")
-            made.add(op.into)
-        if not made >= self.kept:
-            raise PlanError(f"nothing makes {self.tiles[min(self.kept - made)]}, an output")
 
     def show(self, op: TileOp) -> str:
         """An operation in words."""

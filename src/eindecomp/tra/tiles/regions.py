@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Gather, ScatterAdd
 from eindecomp.lang.einsum import EinSum
 from eindecomp.tra.tiles.memory import finishing, held_by
@@ -55,23 +54,6 @@ def regions_of(
         memory = tiled.tiles[ops[0].into].memory
         regions.append(Region(number, memory, tuple(ops), tuple(reads), tuple(writes)))
     return tuple(regions)
-
-
-def verify_regions(tiled: TileProgram, regions: Sequence[Region]) -> None:
-    """Raise unless regions in their order make all outputs, each from what is there by then."""
-    there = {*tiled.loads}
-    for number, region in enumerate(regions):
-        own = {*region.reads}
-        fits = region.number == number and own <= there and there.isdisjoint(region.writes)
-        for op in region.ops:
-            fits &= own.issuperset(op.sources) and op.into not in own
-            fits &= tiled.tiles[op.into].memory == region.memory
-            own.add(op.into)
-        if not fits or not own.issuperset(region.writes):
-            raise PlanError(f"this cannot run where it stands:\n{show_regions(tiled, [region])}")
-        there.update(region.writes)
-    if not there >= tiled.kept:
-        raise PlanError(f"no region makes {tiled.tiles[min(tiled.kept - there)]}, an output")
 
 
 def show_regions(tiled: TileProgram, regions: Sequence[Region]) -> str:

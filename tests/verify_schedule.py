@@ -1,4 +1,4 @@
-"""Verifies a schedule, knowing nothing of how it was made.
+"""`verify_schedule` checks a schedule of paging, knowing nothing of how it was made.
 
 Two actions race if they touch the same memory, one of them writes there, and neither waits for the
 other, directly or through others. Where nothing races, all orders that streams and waits allow
@@ -21,7 +21,7 @@ class ScheduleError(PlanError):
     """A schedule would not compute what its workload says."""
 
 
-def verify(schedule: Schedule) -> None:
+def verify_schedule(schedule: Schedule) -> None:
     """Raise an error unless every task finds what it reads, in every order that waits allow."""
     touched = [touches(schedule.workload, action) for action in schedule.actions]
     _check_form(schedule, touched)
