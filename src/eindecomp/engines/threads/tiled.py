@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from math import ceil
 
 from eindecomp.engines.resources import seconds_of
-from eindecomp.errors import PlanError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.parts import aggregates
 from eindecomp.graph.work import is_product
 from eindecomp.lang.einsum import EinSum, Labels
-from eindecomp.layout.boxes import Box, Range, inside, meet, show_box, volume
+from eindecomp.layout.boxes import Box, Range, volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.program import Program
@@ -102,42 +101,6 @@ class SharedMemoryProgram:
         """About how long one core takes to compute each vertex."""
         graph = self.graph
         return {tiled.name: seconds_of(graph, graph[tiled.name]) for tiled in self.vertices}
-
-    def verify(self) -> None:
-        """Raise unless blocks make up each result and are made from blocks that are there."""
-        made = {vertex.name: whole_box(vertex.shape) for vertex in self.graph.inputs}
-        for tiled in self.vertices:
-            vertex = self.graph[tiled.name]
-            whole = made[tiled.name] = whole_box(vertex.shape)
-            blocks = [each.box for each in tiled.reductions or tiled.tiles]
-            fits = sum(map(volume, blocks)) == vertex.elements
-            fits &= all(inside(block, whole) for block in blocks)
-            fits &= not any(meet(one, other) for one, other in combinations(blocks, 2))
-            for tile in tiled.tiles:
-                for name, box in zip(vertex.inputs, tile.reads, strict=True):
-                    fits &= name in made and (box is None or inside(box, made[name]))
-            for reduction in tiled.reductions:
-                parts = [tiled.tiles[place].box for place in reduction.members]
-                fits &= all(inside(reduction.box, part) for part in parts)
-            if not fits:
-                raise PlanError(f"these tiles do not make up {vertex}:\n{self.show(tiled)}")
-
-    def show(self, tiled: TiledVertex) -> str:
-        """The tiles and reductions of a vertex, a line each."""
-        lines: list[str] = []
-        for number, tile in enumerate(tiled.tiles):
-            reads = zip(self.graph[tiled.name].inputs, tile.reads, strict=True)
-            operands = [name + ("" if box is None else show_box(box)) for name, box in reads]
-            what = f"part {number} of {tiled.name}" if tiled.is_partial else tiled.name
-            source = f" from {', '.join(operands)}" if operands else ""
-            lines.append(f"compute {what}{show_box(tile.box)}{source}")
-        for each in tiled.reductions:
-            parts = ", ".join(map(str, each.members))
-            lines.append(f"reduce {tiled.name}{show_box(each.box)} from parts {parts}")
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return "\n".join(map(self.show, self.vertices))
 
 
 def tile_program(program: Program) -> SharedMemoryProgram:
