@@ -38,6 +38,7 @@ def test_placed_inputs_are_given_again_and_again(engine, plan):
             found = executable({"X": x, **weights})
             agree(found, ed.evaluate(plan.graph, {"X": x, "W": arrays["W"]}), 1e-5)
             assert found.stats.bytes_placed == 0
+        assert executable.schedule is None  # memory is not limited
     np.testing.assert_array_equal(np.asarray(weights["W"]), arrays["W"])
 
 

@@ -20,7 +20,7 @@ def test_a_fill_that_only_lends_its_sizes_is_not_made():
     graph.fill({"i": 4}, 1, name="F")
     graph.output(graph.einsum("ij,i->ij", "X", "F", join="x*2", name="Z"))
     plan = ed.plan(graph, 2, rewrite=False)
-    assert {call.kind for call in ThreadsEngine().prepare(plan).schedule.calls} == {"compute"}
+    assert {call.kind for call in ThreadsEngine().prepare(plan).ready.schedule.calls} == {"compute"}
     x = np.ones((4, 3), np.float32)
     assert (ed.run(plan, {"X": x})["Z"] == 2).all()
 

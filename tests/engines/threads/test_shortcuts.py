@@ -81,7 +81,7 @@ def test_whatever_is_cut_gives_what_the_reference_gives(seed, devices, count):
 
 def together(program) -> dict[str, list]:
     """The boxes of the vertices whose tiles are computed at once."""
-    cut = (step for step in program.schedule.steps if len(step.calls) > 1)
+    cut = (step for step in program.ready.schedule.steps if len(step.calls) > 1)
     return {step.calls[0].vertex: [call.box for call in step.calls] for step in cut}
 
 
@@ -118,7 +118,7 @@ def test_of_what_takes_long_only_products_are_cut_anew(agg, join, is_partial):
     plan = ed.plan(ed.parse(LONG.format(agg, join)), 2, strategy=["j"])
     with cores(2):
         program = ThreadsEngine().prepare(plan)
-    assert [call.is_partial for call in program.schedule.calls[:2]] == [is_partial] * 2
+    assert [call.is_partial for call in program.ready.schedule.calls[:2]] == [is_partial] * 2
 
 
 @pytest.mark.parametrize(("count", "wide", "tiles"), [(1, 9, 1), (2, 99, 2), (3, 99, 3), (2, 8, 8)])

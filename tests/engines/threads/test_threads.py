@@ -211,7 +211,7 @@ def test_next_to_nothing_is_one_call_however_it_is_cut():
     close(result, ed.evaluate(graph, arrays))
     assert done["T"] == done["Z"] == 2
     prepared = ThreadsEngine(workers=2).prepare(plan)
-    calls = Counter(call.vertex for call in prepared.schedule.calls)
+    calls = Counter(call.vertex for call in prepared.ready.schedule.calls)
     assert calls["T"] == 1
     assert calls["Z"] == 2
     assert result.stats.bytes_moved == plan.cost

@@ -117,11 +117,6 @@ class ThreadsProgram:
         self._workers = self.ready.workers(workers)
         self._spare = Spare()
 
-    @property
-    def schedule(self) -> CallSchedule:
-        """The kernel calls of a run."""
-        return self.ready.schedule
-
     def place(self, name: str, given: Any) -> Tensor:
         """Keep an input where it is: threads read the caller's memory."""
         data = SharedArray(given, is_own=False)
