@@ -148,8 +148,6 @@ class FileFormat:
     version: int
     fields: tuple[str, ...]
     max_bytes: int
-    upgrade: Callable[[dict[str, Any]], None] | None = None
-    """Adds to what an older version has what it lacks."""
 
     def head(self) -> dict[str, Any]:
         """The fields that identify a file."""
@@ -178,12 +176,11 @@ class FileFormat:
             raise PlanError(f'not a {self.what}: it has no "format": "{self.name}"')
         root["format"].one_of((self.name,))
         version = root["version"].whole(1)
-        if version > self.version:
+        if version != self.version:
+            age = "newer" if version > self.version else "older"
             raise PlanError(
-                f"version {version} of {self.what} files is newer than this program, which reads "
+                f"version {version} of {self.what} files is {age} than this program, which reads "
                 f"{self.version}"
             )
-        if version < self.version and self.upgrade is not None:
-            self.upgrade(cast("dict[str, Any]", root.value))
         root.check_names(("format", "version", *self.fields))
         return root

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from math import isclose
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -45,22 +45,7 @@ _FIELDS = (
     "solver", "method", "stopped_by", "seconds", "vertices", "given", "graph",
 )  # fmt: skip
 """What a file says of a plan, in this order: its attributes, some of them in another form."""
-
-
-def _upgrade(content: dict[str, Any]) -> None:
-    """In version 1 nothing stayed pending, and partial results travelled as they accumulate."""
-    content.setdefault("pending", False)
-    content.setdefault("reduce_dtype", {})
-    content.setdefault("recompute", None)
-    content.setdefault("microbatches", {})
-    vertices: Any = content.get("vertices")
-    for own in cast("list[Any]", [*vertices.values()]) if isinstance(vertices, dict) else ():
-        if isinstance(own, dict):
-            for name in ("waits", "pending"):
-                cast("dict[str, Any]", own).setdefault(name, [])
-
-
-PLAN_FILE = FileFormat("plan", "eindecomp plan", 2, _FIELDS, 256 << 20, _upgrade)
+PLAN_FILE = FileFormat("plan", "eindecomp plan", 2, _FIELDS, 256 << 20)
 _ROUNDING = 1e-9
 
 
