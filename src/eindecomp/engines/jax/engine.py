@@ -18,12 +18,7 @@ import jax
 import numpy as np
 
 from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices, compiled_move
-from eindecomp.engines.jax.layouts import (
-    ArrayLayout,
-    ask_for_cpu_devices,
-    devices_of,
-    mesh_of_devices,
-)
+from eindecomp.engines.jax.layouts import ArrayLayout, devices_of, mesh_of_devices
 from eindecomp.engines.resources import bytes_of, check_space, largest_tile
 from eindecomp.engines.result import (
     PROGRAM,
@@ -57,8 +52,7 @@ class JaxEngine:
     `platform` is one of JAX's, such as "cpu", "gpu" or "tpu"; by default the best there is.
     `devices` are some of its devices instead, in the order of the plan's. `precision` is that of
     matrix products of float32: "highest", or "default" for whatever the platform does fastest.
-    `cpu_devices` asks JAX for so many virtual devices on the CPU, if it has not started yet; where
-    nobody has asked, it starts with as many as its first plan needs.
+    Where nobody has said how many devices a CPU has, it has as many as the first plan needs.
     """
 
     name = NAME
@@ -68,12 +62,9 @@ class JaxEngine:
         platform: str | None = None,
         devices: Sequence[Any] | None = None,
         precision: str = "highest",
-        cpu_devices: int | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise InputError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}")
-        if cpu_devices is not None:
-            ask_for_cpu_devices(cpu_devices)
         self.platform, self.devices, self.precision = platform, devices, precision
         self._made: dict[Any, JaxProgram] = {}
         self._lock = Lock()

@@ -32,24 +32,6 @@ ONE = "device"
 """The axis of a mesh of one device, which a plan's mesh does not have."""
 
 
-def ask_for_cpu_devices(count: int) -> None:
-    """Let JAX have so many virtual devices on the CPU, which it must be told before it starts."""
-    if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"cpu_devices is a number of devices, not {count!r}")
-    asked: int = getattr(jax.config, "jax_num_cpu_devices", -1)
-    if asked >= count:
-        return
-    try:
-        jax.config.update("jax_num_cpu_devices", count)
-    except RuntimeError:
-        there = len(_devices("cpu"))
-        if there < count:
-            raise InputError(
-                f"JAX has started with {there} CPU devices and cannot have {count} now: "
-                f'call jax.config.update("jax_num_cpu_devices", {count}) before its first use'
-            ) from None
-
-
 def devices_of(platform: str | None, devices: Sequence[Any] | None) -> list[Any]:
     """The devices that were named, or all that JAX has."""
     return _devices(platform) if devices is None else [*devices]
@@ -75,7 +57,7 @@ def mesh_of_devices(
             f"{'' if platform is None else f' of platform {platform!r}'}. On a CPU it has as many "
             f'as you say: jax.config.update("jax_num_cpu_devices", {mesh.devices}), or '
             f'XLA_FLAGS="--xla_force_host_platform_device_count={mesh.devices}", before its '
-            f"first use; or the engine's option cpu_devices={mesh.devices}"
+            "first use"
         )
     names, sizes = (mesh.names, mesh.sizes) if mesh.names else ((ONE,), (1,))
     chosen: Any = np.empty(mesh.devices, object)
