@@ -7,7 +7,7 @@ that for all devices; `CompiledProgram` runs it, and knows what it moves.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -93,8 +93,17 @@ class ForDevices:
         out += [PartitionSpec(self.program.mesh.names or None)] * bool(self.lookups)
         specs = tuple(each.sharding.spec for each in given)
         places = [k for k, (number, _) in enumerate(self.inputs, len(scalars)) if number in donated]
-        call = _compiled(self.devices, self._on_device, given, specs, tuple(out), places)
-        return CompiledProgram(self, call)
+        function = self._on_device
+        if self.devices.size > 1:
+            # What is replicated is so because the program says so; JAX need not find out.
+            function = jax.shard_map(
+                function, mesh=self.devices, in_specs=specs, out_specs=tuple(out), check_vma=False
+            )
+        with jax.enable_x64(True), warnings.catch_warnings():
+            # Memory that was given up and fits no result is let go of.
+            warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+            lowered = jax.jit(function, donate_argnums=places).lower(*given)
+            return CompiledProgram(self, lowered.compile(compiler_options=OPTIONS))
 
     def _on_device(self, *args: Any) -> tuple[jax.Array, ...]:
         """What a device makes of its parts of all arguments."""
@@ -144,42 +153,6 @@ class CompiledProgram:
         """The bytes that devices receive for each vertex of the program."""
         planned = dict.fromkeys(self.made_for.program.bytes_by_vertex, 0)
         return planned | bytes_by_vertex(self.collectives)
-
-
-def compiled_move(
-    program: Program, devices: JaxMesh, held: ArrayLayout, wanted: ArrayLayout
-) -> Callable[[jax.Array], jax.Array]:
-    """What brings a tensor from one layout into another."""
-    mesh = program.mesh
-    pattern = steps.pattern_of(mesh, held.tiling, wanted.tiling)
-
-    def on_device(part: jax.Array) -> jax.Array:
-        block = held.block(part)
-        return wanted.part(move(Here(mesh), pattern, held.tiling, wanted.tiling, block))
-
-    return _compiled(devices, on_device, [held.traced], (held.spec,), wanted.spec)
-
-
-def _compiled(
-    devices: JaxMesh,
-    on_device: Callable[..., Any],
-    given: Sequence[jax.ShapeDtypeStruct],
-    specs: Any,
-    out: Any,
-    donated: Sequence[int] = (),
-) -> jax.stages.Compiled:
-    """A function of a device's parts, on all devices of a mesh."""
-    function = on_device
-    if devices.size > 1:
-        # What is replicated is so because the program says so; JAX need not find out.
-        function = jax.shard_map(
-            on_device, mesh=devices, in_specs=specs, out_specs=out, check_vma=False
-        )
-    with jax.enable_x64(True), warnings.catch_warnings():
-        # Memory that was given up and fits no result is let go of.
-        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = jax.jit(function, donate_argnums=tuple(donated)).lower(*given)
-        return lowered.compile(compiler_options=OPTIONS)
 
 
 # What a device does

@@ -7,7 +7,7 @@ devices are added in an order that XLA's collectives choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices, compiled_move
+from eindecomp.engines.jax.compiled import CompiledProgram, ForDevices
 from eindecomp.engines.jax.layouts import ArrayLayout, devices_of, mesh_of_devices
 from eindecomp.engines.resources import bytes_of, check_space, largest_tile
 from eindecomp.engines.result import (
@@ -110,7 +110,6 @@ class JaxProgram:
     def __init__(self, made_for: ForDevices) -> None:
         self.made_for, self.program = made_for, made_for.program
         on_host = made_for.devices.devices.flat[0].platform == "cpu"
-        self._moves: dict[tuple[Tiling, Tiling, Any], Callable[[jax.Array], jax.Array]] = {}
         self._compiled: dict[tuple[int, ...], CompiledProgram] = {(): made_for.compile()}
         self.space: Peak | None = None
         """What a run needs of the host's memory, where the devices have none of their own."""
@@ -217,11 +216,11 @@ class JaxProgram:
         """An input in all layouts that the program wants."""
         wanted = self.program.layouts_of(name)
         if isinstance(given, Tensor):
+            given.held().is_shared = True  # JAX copies nothing that lies already as it is wanted
             here = self._here(given)
             if here is not None and all(tiling in here.by_tiling for tiling in wanted):
-                here.is_shared = True
                 return replace(given, name=name)
-        shared = isinstance(given, jax.Array)
+        shared = isinstance(given, jax.Array | Tensor)
         arrays = {tiling: self._array(name, given, tiling) for tiling in wanted}
         return self._tensor(name, JaxArrays(arrays, is_shared=shared))
 
@@ -244,21 +243,14 @@ class JaxProgram:
         return held if sharding.mesh == self.made_for.devices else None
 
     def _array(self, name: str, given: Any, wanted: Tiling) -> jax.Array:
+        """An input in one layout; what is not cut into equal blocks goes through the host."""
         layout = self.made_for.layout(name, wanted)
         if not isinstance(given, Tensor):
             return layout.put(given)
         here = self._here(given)
-        if here is None:
-            return layout.put(given.numpy())
-        if wanted in here.by_tiling:
+        if here is not None and wanted in here.by_tiling:
             return here.by_tiling[wanted]
-        tiling, array = next(iter(here.by_tiling.items()))
-        key = (tiling, wanted, (given.shape, given.dtype))
-        if key not in self._moves:
-            held = self.made_for.layout(name, tiling)
-            self._moves[key] = compiled_move(self.program, self.made_for.devices, held, layout)
-        with jax.enable_x64(True):
-            return self._moves[key](array)
+        return layout.put(given.array())
 
     def _tensors(self, made: Sequence[jax.Array], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The outputs: what was made, in the program's order, and inputs that are outputs."""
