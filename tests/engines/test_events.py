@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count, pairwise
 from threading import Lock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lazy import Lazy
+from random_graphs import random_graph
 from transformer import small_transformer
 
 import eindecomp as ed
 from eindecomp.engines.result import BytesMoved, KernelCompiled, TaskFinished, TaskStarted
 from eindecomp.engines.threads.engine import ThreadsEngine
+from pending_plans import CASES
 
 FOUR = ThreadsEngine(workers=4)
 ONES = np.ones(8, np.float32)
@@ -67,6 +72,31 @@ def test_bytes_move_when_the_vertex_they_are_for_starts():
                 begun.vertex,
                 begun.start if isinstance(begun, TaskStarted) else begun.time,
             )
+
+
+def check_moves(plan):
+    moved = Counter()
+
+    def listen(event):
+        if isinstance(event, BytesMoved):
+            moved[event.vertex] += event.count
+
+    found = ed.run(plan, arrays_for(plan.graph), on_event=listen)
+    assert moved == Counter(found.stats.bytes_by_vertex)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_moves_are_told_where_results_stay_in_parts(case):
+    check_moves(CASES[case]({"a": 2, "b": 2}))
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    devices=st.sampled_from([2, 3, 4]),
+    inputs=st.sampled_from(["free", "sharded"]),
+)
+def test_all_moves_are_told(seed, devices, inputs):
+    check_moves(ed.plan(random_graph(seed, tree=False), devices, inputs=inputs, rewrite=False))
 
 
 def test_one_event_is_told_at_a_time():

@@ -141,7 +141,7 @@ class ThreadsProgram:
         spare = self._spare if donated else None
         loads = workers * plan.largest_load(stored) if stored else 0
         check_space(plan.graph, ready.space, loads, lambda: 0 if spare is None else spare.nbytes)
-        report = None if on_event is None else RunReport(plan, on_event)
+        report = None if on_event is None else RunReport(plan, ready.program, on_event)
         held = loads + sum(arrays[name].nbytes for name in arrays if name not in stored)
         memory = Memory(arrays, tuple(scalars.values()), plan.shapes, held, spare)
         if workers > 1:

@@ -16,7 +16,6 @@ import numpy as np
 from eindecomp.engines.threads.memory import Key, Memory, Where
 from eindecomp.engines.threads.tiled import (
     APART,
-    CountedMove,
     Reduction,
     SharedMemoryProgram,
     TiledVertex,
@@ -66,8 +65,6 @@ class KernelCall:
 class Step:
     """The calls of one vertex, carried out side by side or one after another."""
 
-    first: int
-    """The number of the first call in the schedule."""
     calls: tuple[KernelCall, ...]
     run: tuple[Bound, ...]
     """The function that carries out each call."""
@@ -91,7 +88,6 @@ class CallSchedule:
     """The steps of a program and the arrays that they need."""
 
     graph: Graph
-    moves: tuple[CountedMove, ...]
     steps: tuple[Step, ...]
     shapes: Shapes
     flops: int
@@ -107,19 +103,6 @@ class CallSchedule:
     def tasks(self) -> int:
         """How many tiles devices compute and reduce, one for each device that holds it."""
         return sum(len(call.devices) for call in self.calls)
-
-    @cached_property
-    def moves_by_call(self) -> dict[int, list[CountedMove]]:
-        """The moves to report when a call starts: the first to make a vertex or read an input."""
-        first: dict[Key | tuple[str, str], int] = {}
-        for number, call in enumerate(self.calls):
-            for key in ((call.vertex, call.kind), call.vertex, *call.uses):
-                first.setdefault(key, number)
-        starts: dict[int, list[CountedMove]] = {}
-        for move in self.moves:
-            own = first.get(move.vertex, 0)
-            starts.setdefault(first.get((move.vertex, move.kind), own), []).append(move)
-        return starts
 
     @property
     def changes(self) -> Iterator[Change]:
@@ -164,7 +147,6 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
     last = {key: k for k, calls in enumerate(groups) for call in calls for key in call.uses}
     made: set[Key] = set()
     steps: list[Step] = []
-    first = 0
     for number, calls in enumerate(groups):
         written = dict.fromkeys(key for call in calls for key, _ in call.writes)
         makes = tuple(key for key in written if key not in made)
@@ -175,10 +157,9 @@ def schedule(program: SharedMemoryProgram) -> CallSchedule:
         is_whole = all(call.kind == "compute" and not call.is_partial for call in calls)
         together = _bind_together(graph, calls) if is_whole and len(calls) > 1 else None
         is_worth = program.seconds[calls[0].vertex] >= APART
-        steps.append(Step(first, tuple(calls), run, together, makes, drops, is_worth))
-        first += len(calls)
+        steps.append(Step(tuple(calls), run, together, makes, drops, is_worth))
     seconds = sum(program.seconds.values())
-    return CallSchedule(graph, program.moves, tuple(steps), shapes, flops, seconds)
+    return CallSchedule(graph, tuple(steps), shapes, flops, seconds)
 
 
 def _calls_of(

@@ -1,8 +1,7 @@
 """The tiles that threads compute: a program whose devices share one memory, as plain data.
 
-A tile that several devices hold is computed once. Nothing is copied between devices; the moves
-are those of the planned program, counted. What a plan leaves pending is combined at once, and not
-rounded: in one memory nothing is gained by waiting.
+A tile that several devices hold is computed once. Nothing is copied between devices. What a plan
+leaves pending is combined at once, and not rounded: in one memory nothing is gained by waiting.
 
 Sharing memory allows a shortcut, which changes rounding: tiles are cut for the cores there are,
 along labels of results rather than of sums. A vertex that takes next to no time becomes one call,
@@ -29,7 +28,7 @@ from eindecomp.layout.boxes import Box, Range, volume
 from eindecomp.layout.view import is_planned, view_of
 from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.program import Program
-from eindecomp.tra.program.steps import AllGather, Compute, Generate, Move, ReduceScatter, kind_of
+from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
 
 _BRIEF = 2e-2
 """Seconds of a program below which all its EinSums are cut anew."""
@@ -78,23 +77,13 @@ class TiledVertex:
         return bool(self.reductions)
 
 
-@dataclass(frozen=True, slots=True)
-class CountedMove:
-    """The bytes that a step of the planned program moves between devices."""
-
-    vertex: str
-    kind: str
-    count: int
-
-
 @dataclass(frozen=True)
 class SharedMemoryProgram:
-    """The tiles of all computed vertices, in order, and what the plan moves for them."""
+    """The tiles of all computed vertices, in order."""
 
     graph: Graph
     devices: int
     vertices: tuple[TiledVertex, ...]
-    moves: tuple[CountedMove, ...]
 
     @cached_property
     def seconds(self) -> dict[str, float]:
@@ -107,7 +96,6 @@ def tile_program(program: Program) -> SharedMemoryProgram:
     """The distinct tiles of a planned program."""
     vertices: dict[str, TiledVertex] = {}
     places: dict[str, dict[int, int]] = {}
-    moves: list[CountedMove] = []
     for step in program.steps:
         match step:
             case Generate():
@@ -128,10 +116,7 @@ def tile_program(program: Program) -> SharedMemoryProgram:
                     vertices[name] = _rounded(program, step)
             case _:
                 pass
-        if isinstance(step, Move | ReduceScatter | AllGather) and (n := program.moved_by(step)):
-            moves.append(CountedMove(step.vertex, kind_of(step), n))
-    every = tuple(vertices.values())
-    return SharedMemoryProgram(program.graph, program.devices, every, tuple(moves))
+    return SharedMemoryProgram(program.graph, program.devices, tuple(vertices.values()))
 
 
 def _is_rounded(program: Program, step: Compute) -> bool:

@@ -8,7 +8,9 @@ at once; kernels at work finish on arrays that nobody else refers to.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
 from time import perf_counter
@@ -26,11 +28,13 @@ from eindecomp.engines.result import (
     failed_at,
 )
 from eindecomp.engines.result import Event as RunEvent
-from eindecomp.engines.threads.memory import Memory
+from eindecomp.engines.threads.memory import Key, Memory
 from eindecomp.engines.threads.schedule import Bound, CallSchedule, KernelCall, Step
 from eindecomp.kernels.cache import record_compilations
 from eindecomp.kernels.cpu.fork_join import HELPERS
 from eindecomp.kernels.cpu.products.blas_libraries import GATE, CallMark
+from eindecomp.tra.program.program import Program
+from eindecomp.tra.program.steps import Compute, kind_of
 
 _PAUSE = 0.05  # seconds between two looks for interrupts
 _LONG = 0.25  # seconds from which a person may want to interrupt a run
@@ -39,8 +43,14 @@ _LONG = 0.25  # seconds from which a person may want to interrupt a run
 class RunReport:
     """Reports the events of a run one at a time; what the listener raises stops the run."""
 
-    def __init__(self, schedule: CallSchedule, on_event: Listener) -> None:
-        self._moves = schedule.moves_by_call
+    def __init__(self, schedule: CallSchedule, program: Program, on_event: Listener) -> None:
+        self._moves: dict[Key, list[BytesMoved]] = defaultdict(list)
+        """What is to be told when a vertex is first computed, or an input first read."""
+        for step, count in program.moving:
+            self._moves[step.vertex].append(BytesMoved(step.vertex, kind_of(step), count, 0.0))
+        computed = (step for step in program.steps if isinstance(step, Compute))
+        self._whole = {program.buffers[step.into].tensor: step.vertex for step in computed}
+        """The vertex whose parts a tensor holds, or that it is."""
         self._on_event, self._lock = on_event, Lock()
         self._start = perf_counter()
         self._silent = False
@@ -58,13 +68,14 @@ class RunReport:
         with self._lock:
             self._silent = True
 
-    def task(self, number: int, call: KernelCall, compute: Callable[[], None]) -> None:
+    def task(self, call: KernelCall, compute: Callable[[], None]) -> None:
         """Carry out a call; reports it, the moves before it and the kernels compiled in it."""
         with self._lock:
             worker = self._workers.setdefault(get_ident(), len(self._workers))
         start = perf_counter() - self._start
-        for move in self._moves.get(number, ()):
-            self._tell(BytesMoved(move.vertex, move.kind, move.count, start))
+        for key in (self._whole.get(call.vertex, call.vertex), *call.uses):
+            for move in self._moves.pop(key, ()):
+                self._tell(replace(move, time=start))
         for device in call.devices:
             self._tell(TaskStarted(call.vertex, call.kind, device, worker, start))
         with record_compilations() as compiled:
@@ -184,7 +195,7 @@ class Walk:
             if report is None:
                 self._compute(run, call)
                 return
-            report.task(step.first + number, call, partial(self._compute, run, call))
+            report.task(call, partial(self._compute, run, call))
         except Exception:
             self._stopped = True
             raise
