@@ -193,55 +193,51 @@ class Device:
 
     # What it takes from others
 
-    def fetch(self, peer: Peer, buffer: int, box: Box) -> tuple[Any, ...]:
-        """A copy of a block that a peer holds, for as long as one step lasts."""
+    def fetch(
+        self, peer: Peer, buffer: int, box: Box, rows: RowMask | None = None
+    ) -> tuple[Any, ...]:
+        """A copy of a block that a peer holds, for as long as one step lasts; 0 in other rows."""
         arrays = self._arrays(box, self.program.buffers[buffer].types)
         self._grow(sum(array.nbytes for array in arrays))
-        for target, source in zip(arrays, peer.read(buffer, box), strict=True):
-            self.copy(target, source, peer.number)
+        for array in arrays if rows is not None else ():
+            array[...] = 0
+        self._take(arrays, peer, buffer, box, rows)
         return arrays
 
-    def copy_block(self, into: int, peer: Peer, buffer: int, box: Box) -> None:
-        """Copy a block of a buffer that a peer holds into a buffer of this device."""
+    def copy_block(
+        self, into: int, peer: Peer, buffer: int, box: Box, rows: RowMask | None = None
+    ) -> None:
+        """Copy a block of a buffer that a peer holds, or rows of it, into one of this device."""
         held = self._held(into, "writes to")
-        for target, source in zip(self._within(held, box), peer.read(buffer, box), strict=True):
-            self.copy(target, source, peer.number)
+        self._take(self._within(held, box), peer, buffer, box, rows)
         self._note(held, box)
 
-    def named(self, rows: MovedRows, box: Box) -> RowMask:
-        """The rows of a block of a table that the device's block of an index names."""
+    def _take(
+        self, targets: Sequence[Any], peer: Peer, buffer: int, box: Box, rows: RowMask | None
+    ) -> None:
+        """Copy a peer's block, or rows of it, which come with their numbers."""
+        for target, source in zip(targets, peer.read(buffer, box), strict=True):
+            self.copy(target, source, peer.number, rows)
+        if rows is not None and peer.number != self.number:
+            self.received += NUMBER * rows.count
+
+    def named(self, rows: MovedRows | None, box: Box) -> RowMask | None:
+        """The rows of a block that the device's block of an index names; None if all are moved."""
+        if rows is None:
+            return None
         at = box_on(self.program.mesh, rows.index.cut, self.number)
         [index] = self.read(rows.index.buffer, at)
         return named_in(rows.named, index, at, box)
 
-    def copy_rows(self, into: int, peer: Peer, buffer: int, box: Box, rows: RowMask) -> None:
-        """Copy rows of a block that a peer holds into a buffer of this device."""
-        held = self._held(into, "writes to")
-        self._copy_rows(self._within(held, box), peer, buffer, box, rows)
-
-    def fetch_rows(self, peer: Peer, buffer: int, box: Box, rows: RowMask) -> tuple[Any, ...]:
-        """A copy of rows of a block that a peer holds, for as long as one step lasts; else 0."""
-        arrays = self._arrays(box, self.program.buffers[buffer].types)
-        self._grow(sum(array.nbytes for array in arrays))
-        for array in arrays:
-            array[...] = 0
-        self._copy_rows(arrays, peer, buffer, box, rows)
-        return arrays
-
-    def _copy_rows(
-        self, targets: Sequence[Any], peer: Peer, buffer: int, box: Box, rows: RowMask
-    ) -> None:
-        for target, source in zip(targets, peer.read(buffer, box), strict=True):
-            copied = rows.copy(target, source)
-            self.received += copied if peer.number != self.number else 0
-        if peer.number != self.number:
-            self.received += NUMBER * rows.count
-
-    def copy(self, target: Any, source: Any, peer: int) -> None:
+    def copy(self, target: Any, source: Any, peer: int, rows: RowMask | None = None) -> None:
         """Copy a peer's elements, counting their bytes unless the peer is this device itself."""
-        self.library.copy(target, source)
+        count = target.nbytes
+        if rows is None:
+            self.library.copy(target, source)
+        else:
+            count = rows.copy(target, source)
         if peer != self.number:
-            self.received += target.nbytes
+            self.received += count
 
     def _drop(self, arrays: Sequence[Any]) -> None:
         self.bytes_held -= sum(array.nbytes for array in arrays)

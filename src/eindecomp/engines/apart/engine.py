@@ -19,7 +19,7 @@ from eindecomp.engines.result import ByName, Listener, Result, RunRecord, Tensor
 from eindecomp.engines.tensor import Blocks, Tensor, block_of, place_in_blocks, tensor_of_blocks
 from eindecomp.kernels.library import library_of
 from eindecomp.lang.dtypes import Array
-from eindecomp.layout.boxes import Box, volume, within
+from eindecomp.layout.boxes import volume, within
 from eindecomp.layout.tiling import Tiling
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program import steps
@@ -120,9 +120,10 @@ class _ApartRun:
                 device.compute(own)
             case steps.Move():
                 self._move(device, step, own)
-            case steps.ReduceScatter():
-                members = (self.devices[member] for member in own.members)
-                device.reduce(own, (self._part(device, m, step, own.box) for m in members))
+            case steps.ReduceScatter(source=source, rows=rows):
+                peers = (self.devices[member] for member in own.members)
+                parts = (device.fetch(p, source, own.box, p.named(rows, own.box)) for p in peers)
+                device.reduce(own, parts)
             case steps.AllGather():
                 for piece in own.exchange.receives:
                     peer = self.devices[piece.peer]
@@ -130,12 +131,6 @@ class _ApartRun:
             case steps.Free():
                 freed = device.free(step.buffer)
                 self.record.tell(TensorFreed(self.program.buffers[step.buffer].tensor, freed))
-
-    def _part(self, device: Device, member: Device, step: steps.ReduceScatter, box: Box) -> Any:
-        """A member's partial result: all of a block, or its rows that the member's index names."""
-        if step.rows is None or member is device:
-            return device.fetch(member, step.source, box)
-        return device.fetch_rows(member, step.source, box, member.named(step.rows, box))
 
     def _load(self, device: Device, step: steps.Load, own: DeviceStep) -> None:
         buffer = self.program.buffers[step.into]
@@ -161,12 +156,8 @@ class _ApartRun:
             return
         held = device.make_room(own)
         for piece in (*own.exchange.kept, *own.exchange.receives):
-            peer = self.devices[piece.peer]
-            if step.rows is None:
-                device.copy_block(step.into, peer, step.source, piece.box)
-            else:
-                wanted = device.named(step.rows, piece.box)
-                device.copy_rows(step.into, peer, step.source, piece.box, wanted)
+            rows = device.named(step.rows, piece.box)
+            device.copy_block(step.into, self.devices[piece.peer], step.source, piece.box, rows)
         if step.rows is not None:
             held.arrived = None  # all that is read of it is there
 
