@@ -8,7 +8,7 @@ region computes is told to begin and end with it: its operations have no times o
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -199,14 +199,11 @@ class Heard:
                 first.setdefault(op.into, region.number)
         self._tasks: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
         """What devices compute, by the first region that makes the tile: vertex, kind, device."""
-        self._left: Counter[str] = Counter()
-        """How many tasks of each vertex are left."""
         for share in ready.tiled.shares:
             step = record.program.steps[share.step]
             name = record.program.buffers[used_by(step)[-1]].tensor
             region = first.get(share.tile, NOWHERE)
             self._tasks[region].append((name, kind_of(step), share.device))
-            self._left[name] += 1
         self._dropped = dropped_after(ready.tiled, ready.regions)
         self._moves: dict[str, list[Communication]] = defaultdict(list)
         for step in record.program.steps:
@@ -215,20 +212,18 @@ class Heard:
         self._begun = 0.0
 
     def begin(self, number: int) -> None:
-        """Tell that the tasks of a region begin."""
+        """Tell that the tasks of a region begin, and what moves for their vertices."""
         self._begun = self.record.now()
-        for task in self._tasks[number]:
-            self.record.tell(TaskStarted(*task, 0, self._begun))
+        for name, kind, device in self._tasks[number]:
+            self._tell_moves(name)
+            self.record.tell(TaskStarted(name, kind, device, 0, self._begun))
 
     def end(self, number: int) -> None:
-        """Tell that the tasks of a region have ended, what moved for them, and what is dropped."""
+        """Tell that the tasks of a region have ended, and what is dropped."""
         self.ready.synchronize()
         end = self.record.now()
         for name, kind, device in self._tasks[number]:
             self.record.tell(TaskFinished(name, kind, device, 0, self._begun, end))
-            self._left[name] -= 1
-            if not self._left[name]:
-                self._tell_moves(name)
         for tile in self._dropped[number] if number != NOWHERE else ():
             if tile not in self.ready.tiled.loads:
                 made = self.ready.tiled.tiles[tile]
@@ -242,7 +237,7 @@ class Heard:
             self._tell_moves(name)
 
     def _tell_moves(self, name: str) -> None:
-        """Tell what has moved for a vertex, now that all of it is computed."""
+        """Tell what moves for a vertex, unless that was told before."""
         for step in self._moves.pop(name, ()):
             self.record.moved(step, self.record.program.moved_by(step))
 
