@@ -54,13 +54,10 @@ class Pending(Protocol):
 class Carrier(Protocol):
     """What moves arrays of one kind from rank to rank."""
 
-    def exchange(
-        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
-    ) -> Pending:
+    def exchange(self, sends: PeerSpans, receives: PeerSpans, tag: int) -> Pending:
         """Send elements to other ranks and receive theirs; nothing else is under way with this tag.
 
-        A `group` is given if all its ranks exchange among each other in this step. All ranks begin
-        their exchanges in the order of the program.
+        All ranks begin their exchanges in the order of the program.
         """
         ...
 
@@ -212,8 +209,6 @@ class BlockExchange:
     kept: tuple[tuple[Where, Where], ...]
     """What the rank has already: where in its source, and where in its target."""
     tag: int
-    group: tuple[int, ...]
-    """The ranks among which all of this is, this one too; none if there is no such group."""
 
     def start(self, arrays: RankArrays, source: Array, target: Array) -> Started:
         """Begin to exchange blocks of `source` and `target`."""
@@ -226,10 +221,10 @@ class BlockExchange:
         if into_spans is None:
             into_spans, coming = self.into.apart, arrays.flat(self.into.size, target)
         pending = None
-        if out_spans or into_spans or self.group:
+        if out_spans or into_spans:
             sends = PeerSpans(going.reshape(-1), out_spans)
             receives = PeerSpans(coming.reshape(-1), into_spans)
-            pending = arrays.carrier.exchange(sends, receives, self.tag, self.group)
+            pending = arrays.carrier.exchange(sends, receives, self.tag)
         for here, there in self.kept:
             copy(target[there], source[here])
         staged = None if coming is target else (self.into, target, coming, copy)
@@ -237,16 +232,13 @@ class BlockExchange:
         return Started(pending, received, staged)
 
 
-def exchange_of(
-    moved: Exchange, held: Box, wanted: Box, tag: int, group: tuple[int, ...] = ()
-) -> BlockExchange:
+def exchange_of(moved: Exchange, held: Box, wanted: Box, tag: int) -> BlockExchange:
     """What a rank that holds a box and wants another sends and receives."""
     return BlockExchange(
         blocks_of({transfer.peer: transfer.box for transfer in moved.sends}, held),
         blocks_of({transfer.peer: transfer.box for transfer in moved.receives}, wanted),
         tuple((within(each.box, held), within(each.box, wanted)) for each in moved.kept),
         tag,
-        group,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import sleep
 from typing import Any
 
@@ -37,21 +36,10 @@ class MpiTransport:
         self._world = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._world.rank, self._world.size
         self._watchers = MPI.COMM_WORLD.Dup()
-        self._groups: dict[tuple[int, ...], MPI.Intracomm] = {}
         self._posted: dict[int, MPI.Request] = {}
 
-    def exchange(
-        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
-    ) -> Requests:
-        """Send elements to other ranks and receive theirs; among a group, by one collective.
-
-        Open MPI's collective is faster where ranks share cores with other programs.
-        """
-        if group:
-            if group not in self._groups:
-                self._groups[group] = self._world.Create_group(self._world.group.Incl(group))
-            sides = _spans(sends, group), _spans(receives, group)
-            return Requests([self._groups[group].Ialltoallv(*sides)])
+    def exchange(self, sends: PeerSpans, receives: PeerSpans, tag: int) -> Requests:
+        """Send elements to other ranks and receive theirs."""
         coming = [self._world.Irecv(_all_of(array), peer, tag) for peer, array in receives.parts()]
         going = [self._world.Isend(_all_of(array), peer, tag) for peer, array in sends.parts()]
         return Requests([*coming, *going])
@@ -129,17 +117,3 @@ def _bits(array: Array) -> tuple[Array, MPI.Datatype]:
 def _all_of(array: Array) -> list[Any]:
     bits, unit = _bits(array)
     return [bits, bits.size, unit]
-
-
-def _spans(side: PeerSpans, group: Sequence[int]) -> list[Any]:
-    """One side of a collective, as MPI takes it: the array, and the counts and starts of its spans.
-
-    The array begins with the first element that travels: Open MPI takes equal addresses to send
-    from and to receive at for `MPI_IN_PLACE`.
-    """
-    spans = [side.spans.get(rank, (0, 0)) for rank in group]
-    used = [start for start, count in spans if count]
-    first = min(used, default=0)
-    bits, unit = _bits(side.array[first:] if used else np.empty(0, side.array.dtype))
-    starts = [start - first if count else 0 for start, count in spans]
-    return [bits, [count for _, count in spans], starts, unit]

@@ -274,8 +274,7 @@ class _Binder:
             return self._move_rows(number, step, step.rows, own)
         source, into, moved = step.source, step.into, own.exchange
         is_here = is_view(self.program, self.program.buffers[into], self.rank)
-        is_group = isinstance(step.pattern, steps.Gathered | steps.Exchanged)
-        if is_here and volume(own.box) and not is_group:
+        if is_here and volume(own.box):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
             where = within(own.box, self._box(source))
@@ -337,12 +336,11 @@ class _Binder:
         """
         held, wanted, moved = self._box(step.source), own.box, own.exchange
         source, mesh = self.program.buffers[step.source], self.program.mesh
-        group: tuple[int, ...] = ()
-        if isinstance(step.pattern, steps.Gathered | steps.Exchanged):
-            group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
-        can_read = isinstance(step.pattern, steps.Exchanged) and self.neighbours.keys() >= {*group}
-        if not can_read or step.source not in self.shared:
-            return exchange_of(moved, held, wanted, number, group)
+        if not isinstance(step.pattern, steps.Exchanged) or step.source not in self.shared:
+            return exchange_of(moved, held, wanted, number)
+        group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
+        if not self.neighbours.keys() >= {*group}:
+            return exchange_of(moved, held, wanted, number)
         reads: list[MappedBlock] = []
         for peer, box in ((each.peer, each.box) for each in moved.receives):
             theirs = source.box(mesh, peer)
@@ -355,8 +353,7 @@ class _Binder:
     def _all_gather(self, number: int, step: steps.AllGather, own: DeviceStep) -> BoundStep:
         buffer, box = step.buffer, self._box(step.buffer)
         # The rank's own share is in its place.
-        group = group_along(self.program.mesh, step.axes, self.rank)
-        exchange = exchange_of(replace(own.exchange, kept=()), box, box, number, group)
+        exchange = exchange_of(replace(own.exchange, kept=()), box, box, number)
 
         def begin(memory: RankMemory) -> None:
             self._start(memory, number, exchange, buffer, buffer)
@@ -425,7 +422,7 @@ class _Binder:
         sends = {transfer.peer: transfer.box for transfer in own.exchange.sends}
         out = blocks_of(sends, self._box(step.source))
         into = blocks_of(parts if volume(own.box) else {}, whole)
-        return BlockExchange(out, into, (), number, own.members), shape_of(whole)
+        return BlockExchange(out, into, (), number), shape_of(whole)
 
     def _combine(
         self, step: steps.ReduceScatter, own: DeviceStep

@@ -72,11 +72,8 @@ class TorchTransport:
         before = [host for host, _ in self._processes[: self.rank] if host == here]
         return int(os.environ.get("LOCAL_RANK", len(before)))
 
-    def exchange(
-        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
-    ) -> Works:
-        """Elements to other ranks and from them: gloo has no collective of parts of any size."""
-        del group
+    def exchange(self, sends: PeerSpans, receives: PeerSpans, tag: int) -> Works:
+        """Elements to other ranks and from them."""
         ranks = self._everybody
         coming = [dist.irecv(as_bytes(array), peer, ranks, tag) for peer, array in receives.parts()]
         going = [dist.isend(as_bytes(array), peer, ranks, tag) for peer, array in sends.parts()]
@@ -246,11 +243,9 @@ class NcclCarrier:
         dist.all_reduce(torch.zeros(1, device=device), group=self._everybody)
         torch.cuda.synchronize(device)
 
-    def exchange(
-        self, sends: PeerSpans, receives: PeerSpans, tag: int, group: tuple[int, ...] = ()
-    ) -> Works:
+    def exchange(self, sends: PeerSpans, receives: PeerSpans, tag: int) -> Works:
         """Elements to other ranks and from them, begun as one."""
-        del tag, group
+        del tag
         operations = [(dist.irecv, *each) for each in receives.parts()]
         operations += [(dist.isend, *each) for each in sends.parts()]
         begun: list[Any] = [
