@@ -82,7 +82,7 @@ def profile_of(ranks: int, folder: Path, quick: bool) -> ed.Machine:
     path = folder / f"machine{ranks}.json"
     more = ["--quick"] if quick else []
     asked = ("calibrate", "--engine", "spmd", "--noisy", "-o", str(path), *more)
-    under_mpi(ranks, "-m", "eindecomp.cli", *asked)
+    under_mpi(ranks, "-m", "eindecomp", *asked)
     spread = json.loads(path.read_bytes())["about"]["spread"]
     print(f"{ranks} ranks, the profile: median over best at most {spread}", flush=True)
     return ed.Machine.load(path)

@@ -98,7 +98,7 @@ def test_ranks_from_command_to_plan(tmp_path: Path, launch, request):
     path = tmp_path / "machine.json"
     rooted = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     found = subprocess.run(  # noqa: S603
-        [*launch, "-m", "eindecomp.cli", "calibrate", "--engine", "spmd", "--quick", "--noisy",
+        [*launch, "-m", "eindecomp", "calibrate", "--engine", "spmd", "--quick", "--noisy",
          "--mesh", "rank=2", "-o", str(path)],
         env=os.environ | rooted, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -205,7 +205,7 @@ def test_what_cannot_be_measured_is_said(asked, message):
 @pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py")
 def test_one_rank_has_no_collectives(tmp_path: Path):
     found = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "eindecomp.cli", "calibrate", "--engine", "spmd",
+        [sys.executable, "-m", "eindecomp", "calibrate", "--engine", "spmd",
          "-o", str(tmp_path / "machine.json")],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
