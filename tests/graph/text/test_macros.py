@@ -43,6 +43,50 @@ def test_mean() -> None:
     np.testing.assert_allclose(ed.evaluate(graph, values)["Z"], values["X"].mean(1).T)
 
 
+REDUCTIONS: list[tuple[str, Any]] = [
+    ("logsumexp[j] X[i,j]", lambda x: x.logsumexp(1)),
+    ("var[j] X[i,j]", lambda x: x.var(1, correction=0)),
+    ("var[j](X[i,j], correction = 1)", lambda x: x.var(1)),
+]
+FUNCTIONS: list[tuple[str, Any]] = [
+    ("softplus(X[i,j])", nn.softplus),
+    ("leaky_relu(X[i,j])", nn.leaky_relu),
+    ("leaky_relu(X[i,j], 0.2)", lambda x: nn.leaky_relu(x, 0.2)),
+    ("elu(X[i,j])", nn.elu),
+    ("2 * elu(X[i,j], 0.5) + 1", lambda x: 2 * nn.elu(x, 0.5) + 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("labels", "call", "same"),
+    [*(("i", *each) for each in REDUCTIONS), *(("i,j", *each) for each in FUNCTIONS)],
+)
+def test_values_and_gradients_are_those_of_torch(labels: str, call: str, same: Any) -> None:
+    x = np.array([[-1e3, -30, -3, -0.5, 0, -0.0], [0.5, 3, 19.5, 20, 20.5, 1e3]])
+    text = f"input X[i: 2, j: 6] float64\nZ[{labels}] <- {call}\nloss[] <- sum Z[{labels}]"
+    graph = ed.parse(f"{text}\noutput Z, loss")
+    assert ed.parse(str(graph)) == graph
+    found = ed.evaluate(ed.grad(graph, "loss", ["X"]), {"X": x})
+    given = torch.tensor(x, requires_grad=True)
+    expected = same(given)
+    expected.sum().backward()
+    np.testing.assert_allclose(found["Z"], expected.detach(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found["grad_X"], given.grad, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"), [([-np.inf, -np.inf], -np.inf), ([0, np.inf], np.inf)]
+)
+def test_logsumexp_of_infinities(row: list[float], expected: float) -> None:
+    graph = ed.parse("input X[j: 2]\nZ[] <- logsumexp[j] X[j]\noutput Z")
+    assert ed.evaluate(graph, {"X": row})["Z"] == expected
+
+
+def test_operands_that_are_too_many_are_counted() -> None:
+    with pytest.raises(ed.TextError, match="elu takes 1 or 2 operands, not 3"):
+        ed.parse("input X[i: 2]\nZ[i] <- elu(X[i], 1, 2)")
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention(is_causal: bool) -> None:
     name = "causal_attention[s, t, d]" if is_causal else "attention[t, d]"

@@ -15,6 +15,7 @@ from eindecomp.errors import ExpressionError, Source, TextError, suggest
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import (
     FUNCTIONS,
+    SHORTHANDS,
     Arg,
     Call,
     Const,
@@ -23,6 +24,8 @@ from eindecomp.lang.scalar import (
     arg_name,
     chain,
     from_values,
+    replace_args,
+    used_args,
 )
 from eindecomp.lang.text import syntax as s
 
@@ -87,8 +90,17 @@ def _apply(op: str, operands: list[Expr]) -> Expr:
             raise ExpressionError("complex(re, im) takes two real literals")
         case "min" | "max", [_, _, _, *_]:
             return chain(op, operands)
+        case _ if op in SHORTHANDS:
+            expr, defaults = SHORTHANDS[op]
+            least, most = len(used_args(expr)) - len(defaults), len(used_args(expr))
+            if not least <= len(operands) <= most:
+                counts = " or ".join(str(n) for n in range(least, most + 1))
+                raise ExpressionError(f"{op} takes {counts} operands, not {len(operands)}")
+            left_out = [Const(value) for value in defaults[len(operands) - least :]]
+            return replace_args(expr, [*operands, *left_out])
         case _ if op not in FUNCTIONS:
             known = [name for name in FUNCTIONS if name not in ("and", "or", "not")]
+            known += SHORTHANDS
             raise ExpressionError(f"unknown function {op!r}{suggest(op, known)}")
         case _:
             return Call(op, tuple(operands))
