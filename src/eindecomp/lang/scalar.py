@@ -327,23 +327,6 @@ Operands have been converted to the function's type already, and literals take i
 """
 
 
-def _shorthands() -> Mapping[str, tuple[Expr, tuple[Number, ...]]]:
-    x, y = Arg(0), Arg(1)
-    # Chosen twice, so that what is not taken neither overflows nor has a gradient.
-    above, far = call("gt", x, 0), call("gt", x, 20)
-    grown = call("log", call("add", 1, call("exp", call("where", far, 0, x))))
-    fallen = call("mul", y, call("sub", call("exp", call("where", above, 0, x)), 1))
-    return {
-        "softplus": (call("where", far, x, grown), ()),
-        "leaky_relu": (call("where", above, x, call("mul", y, x)), (0.01,)),
-        "elu": (call("where", above, x, fallen), (1,)),
-    }
-
-
-SHORTHANDS: Mapping[str, tuple[Expr, tuple[Number, ...]]] = _shorthands()
-"""Functions that stand for an expression, and the last operands where they are left out."""
-
-
 def arg_name(index: int) -> str:
     """Name an input as join strings do: x, y, z, then x3, x4 and so on."""
     return "xyz"[index] if index < 3 else f"x{index}"

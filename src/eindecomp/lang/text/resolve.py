@@ -15,7 +15,6 @@ from eindecomp.errors import ExpressionError, Source, TextError, suggest
 from eindecomp.lang.names import CONSTANTS
 from eindecomp.lang.scalar import (
     FUNCTIONS,
-    SHORTHANDS,
     Arg,
     Call,
     Const,
@@ -25,12 +24,18 @@ from eindecomp.lang.scalar import (
     chain,
     from_values,
     replace_args,
-    used_args,
 )
 from eindecomp.lang.text import syntax as s
 
 Leaf = Callable[[s.Ref | s.Name], Expr]
 """What a tensor or a word in a term stands for."""
+# Conditions stand twice, so that what is not taken neither overflows nor has a gradient.
+SHORTHANDS = {
+    "softplus": ("where(x > 20, x, log(1 + exp(where(x > 20, 0, x))))", ()),
+    "leaky_relu": ("where(x > 0, x, y * x)", (0.01,)),
+    "elu": ("where(x > 0, x, y * (exp(where(x > 0, 0, x)) - 1))", (1,)),
+}
+"""Functions that stand for an expression, and the last operands where they are left out."""
 MAX_TEXT = 8_000_000
 """How many characters a text may have."""
 
@@ -91,19 +96,23 @@ def _apply(op: str, operands: list[Expr]) -> Expr:
         case "min" | "max", [_, _, _, *_]:
             return chain(op, operands)
         case _ if op in SHORTHANDS:
-            expr, defaults = SHORTHANDS[op]
-            least, most = len(used_args(expr)) - len(defaults), len(used_args(expr))
-            if not least <= len(operands) <= most:
-                counts = " or ".join(str(n) for n in range(least, most + 1))
-                raise ExpressionError(f"{op} takes {counts} operands, not {len(operands)}")
-            left_out = [Const(value) for value in defaults[len(operands) - least :]]
-            return replace_args(expr, [*operands, *left_out])
+            return _written_out(op, operands)
         case _ if op not in FUNCTIONS:
             known = [name for name in FUNCTIONS if name not in ("and", "or", "not")]
             known += SHORTHANDS
             raise ExpressionError(f"unknown function {op!r}{suggest(op, known)}")
         case _:
             return Call(op, tuple(operands))
+
+
+def _written_out(op: str, operands: list[Expr]) -> Expr:
+    text, defaults = SHORTHANDS[op]
+    most = 1 + len(defaults)
+    if not 1 <= len(operands) <= most:
+        counts = " or ".join(str(n) for n in range(1, most + 1))
+        raise ExpressionError(f"{op} takes {counts} operands, not {len(operands)}")
+    left_out = (Const(value) for value in defaults[len(operands) - 1 :])
+    return replace_args(parse_join(text, most), [*operands, *left_out])
 
 
 def parse_join(
