@@ -152,25 +152,18 @@ class Spare:
         self._arrays: dict[tuple[tuple[int, ...], DType], list[Array]] = {}
 
     def give(self, array: Array) -> None:
-        """Keep an array that nobody reads any more."""
-        if array.nbytes >= LARGE and self._is_own(array) and array.flags.c_contiguous:
+        """Keep an array that nobody reads any more, if nobody else has its memory."""
+        if array.nbytes >= LARGE and array.base is None and array.flags.c_contiguous:
             self._arrays.setdefault((array.shape, array.dtype), []).append(array)
 
     def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """An array with anything in it."""
         if not self._arrays:
-            return self._new(shape, dtype)
+            return np.empty(shape, dtype)
         try:
             return self._arrays[shape, dtype].pop()
         except (KeyError, IndexError):
-            return self._new(shape, dtype)
-
-    def _new(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        return np.empty(shape, dtype)
-
-    def _is_own(self, array: Array) -> bool:
-        """Whether an array has memory that nobody else has."""
-        return array.base is None
+            return np.empty(shape, dtype)
 
     @property
     def nbytes(self) -> int:

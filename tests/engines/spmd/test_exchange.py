@@ -1,16 +1,13 @@
-"""Blocks of arrays as flat spans, and arrays that another process can map."""
+"""Blocks of arrays as flat spans."""
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eindecomp.engines.spmd.exchange import blocks_of
-from eindecomp.engines.spmd.host_arrays import HostArrays, SharedSpare, file_of, mapped
+from eindecomp.engines.spmd.host_arrays import HostArrays
 
 ARRAY = np.arange(4 * 6, dtype=np.float32).reshape(4, 6)
 HELD = ((10, 14), (0, 6))
@@ -53,17 +50,3 @@ def test_blocks_lie_in_one_piece_where_their_arrays_say_so(data, shape):
     assert (blocks.spans(array, HostArrays) is not None) == block.flags.c_contiguous
     for start, count in (blocks.spans(array, HostArrays) or {}).values():
         np.testing.assert_array_equal(array.reshape(-1)[start : start + count], block.reshape(-1))
-
-
-def test_a_shared_array_is_read_where_it_is_and_made_again_of_the_same_memory():
-    spare, dtype = SharedSpare(), np.dtype(np.float32)
-    array = spare.make((512, 1024), dtype)
-    array[...] = 3
-    file = file_of(array)
-    np.testing.assert_array_equal(mapped(os.getpid(), file, (512, 1024), dtype), array)
-    assert file_of(array.copy()) is None
-    spare.give(array)
-    assert spare.make((512, 1024), dtype) is array
-    del array, spare
-    with pytest.raises(FileNotFoundError):
-        mapped(os.getpid(), file, (1,), dtype)

@@ -122,11 +122,11 @@ class RankArrays(Protocol):
         ...
 
     def flat(self, count: int, like: Array) -> Array:
-        """A new flat array of another's type, with anything in it."""
+        """A flat array of another's type, with anything in it."""
         ...
 
-    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> Array:
-        """An array with anything in it, which other ranks can read where it is if `is_shared`."""
+    def make(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """An array with anything in it."""
         ...
 
     def give(self, array: Array) -> None:
@@ -134,10 +134,6 @@ class RankArrays(Protocol):
 
     def let_go(self) -> None:
         """Let go of all arrays that were given back."""
-
-    def neighbours(self) -> Mapping[int, int]:
-        """The processes of the ranks that can read this rank's shared arrays where they are."""
-        ...
 
     def settle(self) -> None:
         """Wait until the device has done all that it was told to."""
@@ -227,9 +223,9 @@ class BlockExchange:
             pending = arrays.carrier.exchange(sends, receives, self.tag)
         for here, there in self.kept:
             copy(target[there], source[here])
-        staged = None if coming is target else (self.into, target, coming, copy)
+        staged = None if coming is target else (self.into, target, coming)
         received = sum([count for _, count in into_spans.values()]) * target.itemsize
-        return Started(pending, received, staged)
+        return Started(arrays, pending, received, None if going is source else going, staged)
 
 
 def exchange_of(moved: Exchange, held: Box, wanted: Box, tag: int) -> BlockExchange:
@@ -246,17 +242,23 @@ def exchange_of(moved: Exchange, held: Box, wanted: Box, tag: int) -> BlockExcha
 class Started:
     """Communication that is under way."""
 
+    arrays: RankArrays
     pending: Pending | None
     received: int
     """Bytes that come from others."""
-    staged: tuple[PeerBlocks, Array, Array, Copy] | None
-    """What came into memory of its own, and where it belongs."""
+    sent: Array | None
+    """What was put together to be sent."""
+    staged: tuple[PeerBlocks, Array, Array] | None
+    """What comes into memory of its own: how it is cut, where it belongs, and that memory."""
 
     def finish(self) -> int:
         """Wait for it, and put what came in place; the bytes that came."""
         if self.pending is not None:
             self.pending.wait()
+        if self.sent is not None:
+            self.arrays.give(self.sent)
         if self.staged is not None:
-            blocks, target, flat, copy = self.staged
-            blocks.copy(target, flat, copy, into_flat=False)
+            blocks, target, flat = self.staged
+            blocks.copy(target, flat, self.arrays.library.copy, into_flat=False)
+            self.arrays.give(flat)
         return self.received

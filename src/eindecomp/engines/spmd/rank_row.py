@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,14 +19,12 @@ from eindecomp.engines.spmd.exchange import (
     blocks_of,
     exchange_of,
 )
-from eindecomp.engines.spmd.host_arrays import MappedBlock, MappedExchange, MappedReads
 from eindecomp.engines.spmd.row_exchange import RowExchange
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
-from eindecomp.layout.cut import bits_of
-from eindecomp.layout.tiling import Tiling, box_on, group_along
+from eindecomp.layout.tiling import Tiling, box_on
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import DeviceRow, DeviceStep
 from eindecomp.tra.program.memory import is_view, working_bytes
@@ -36,10 +33,6 @@ from eindecomp.tra.program.program import Program
 Array = Any
 Arrays = tuple[Array, ...]
 Loader = Callable[["RankMemory", int], None]
-Communication = BlockExchange | MappedExchange
-Begun = Sequence[Started | MappedReads]
-
-SMALL = 1 << 16  # bytes of a rank's block that is not worth being read by others where it is
 
 
 class Room(NamedTuple):
@@ -67,7 +60,7 @@ class RankMemory:
     """The values of run-time scalars, in the graph's order."""
     donated: Collection[str] = ()
     """The inputs whose tensors nobody reads again."""
-    started: dict[int, Begun] = field(default_factory=dict[int, "Begun"])
+    started: dict[int, Sequence[Started]] = field(default_factory=dict[int, Sequence[Started]])
     """By step, what is to be waited for."""
     parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
     """By step, the arrays that receive the partial results of other ranks."""
@@ -124,27 +117,10 @@ class BoundStep:
 
 def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader) -> list[BoundStep]:
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
-    neighbours = arrays.neighbours()
-    shared = _read_in_place(program) if len(neighbours) > 1 else frozenset[int]()
     readers = (step for step in program.steps if isinstance(step, steps.Compute | steps.Move))
     read = frozenset(number for step in readers for number in steps.used_by(step)[:-1])
-    binder = _Binder(program, row.device, arrays, load, neighbours, shared, read)
+    binder = _Binder(program, row.device, arrays, load, read)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
-
-
-def _read_in_place(program: Program) -> frozenset[int]:
-    """The buffers that ranks of one machine had better read where they are.
-
-    That is what is sent all-to-all, unless it is given or little.
-    """
-    moves = (step for step in program.steps if isinstance(step, steps.Move))
-    sources = {move.source for move in moves if isinstance(move.pattern, steps.Exchanged)}
-    return frozenset(
-        number
-        for number in sources
-        if (buffer := program.buffers[number]).role is not steps.Role.GIVEN
-        and buffer.item * buffer.tiling.elements(program.mesh) > SMALL * program.devices
-    )
 
 
 def _ending(number: int) -> Do:
@@ -163,10 +139,6 @@ class _Binder:
     rank: int
     arrays: RankArrays
     load: Loader
-    neighbours: Mapping[int, int]
-    """The processes of the ranks whose memory can be read."""
-    shared: frozenset[int]
-    """The buffers that other ranks read where they are."""
     read: frozenset[int]
     """The buffers that are read as they are, not only combined."""
     views: set[int] = field(default_factory=set[int])
@@ -199,10 +171,9 @@ class _Binder:
 
     def _room(self, buffer: int) -> Room:
         made, shape = self.program.buffers[buffer], shape_of(self._box(buffer))
-        nbytes, is_shared = made.nbytes(self.program.mesh, self.rank), buffer in self.shared
-        make = self.arrays.library.empty  # of small arrays none are kept to be used again
-        if is_shared or nbytes >= LARGE:
-            make = partial(self.arrays.make, is_shared=is_shared)
+        nbytes = made.nbytes(self.program.mesh, self.rank)
+        # Of small arrays none are kept to be used again.
+        make = self.arrays.make if nbytes >= LARGE else self.arrays.library.empty
         return Room(tuple((shape, dtype) for dtype in made.types), nbytes, make)
 
     def _making(self, buffer: int) -> Do:
@@ -273,19 +244,20 @@ class _Binder:
         if step.rows is not None:
             return self._move_rows(number, step, step.rows, own)
         source, into, moved = step.source, step.into, own.exchange
+        held = self._box(source)
         is_here = is_view(self.program, self.program.buffers[into], self.rank)
         if is_here and volume(own.box):
             # The rank has all that it wants; others may lack some of it.
             self.views.add(into)
-            where = within(own.box, self._box(source))
-            exchange = self._exchange(number, step, replace(own, exchange=replace(moved, kept=())))
+            where = within(own.box, held)
+            exchange = exchange_of(replace(moved, kept=()), held, own.box, number)
 
             def begin(memory: RankMemory) -> None:
                 memory.held[into] = (memory.array(source)[where],)
                 self._start(memory, number, exchange, source, into)
 
             return BoundStep(begin, _ending(number) if moved.sends else None)
-        exchange, make = self._exchange(number, step, own), self._making(into)
+        exchange, make = exchange_of(moved, held, own.box, number), self._making(into)
         if own.is_identity:
             make = self._filling(into, step.identity, own.box)
 
@@ -324,31 +296,10 @@ class _Binder:
         return self._read(rows.index, box_on(self.program.mesh, rows.index.cut, self.rank))
 
     def _start(
-        self, memory: RankMemory, number: int, exchange: Communication, source: int, into: int
+        self, memory: RankMemory, number: int, exchange: BlockExchange, source: int, into: int
     ) -> None:
         arrays = memory.array(source), memory.array(into)
         memory.started[number] = [exchange.start(self.arrays, *arrays)]
-
-    def _exchange(self, number: int, step: steps.Move, own: DeviceStep) -> Communication:
-        """How blocks travel; in an all-to-all of ranks of one machine they are read where they lie.
-
-        All ranks of the all-to-all find the same answer.
-        """
-        held, wanted, moved = self._box(step.source), own.box, own.exchange
-        source, mesh = self.program.buffers[step.source], self.program.mesh
-        if not isinstance(step.pattern, steps.Exchanged) or step.source not in self.shared:
-            return exchange_of(moved, held, wanted, number)
-        group = group_along(mesh, bits_of(step.pattern.axes), self.rank)
-        if not self.neighbours.keys() >= {*group}:
-            return exchange_of(moved, held, wanted, number)
-        reads: list[MappedBlock] = []
-        for peer, box in ((each.peer, each.box) for each in moved.receives):
-            theirs = source.box(mesh, peer)
-            where = within(box, theirs), within(box, wanted)
-            reads.append(MappedBlock(peer, self.neighbours[peer], shape_of(theirs), *where))
-        kept = [(within(each.box, held), within(each.box, wanted)) for each in moved.kept]
-        readers = tuple(each.peer for each in moved.sends)
-        return MappedExchange(tuple(reads), readers, tuple(kept), number)
 
     def _all_gather(self, number: int, step: steps.AllGather, own: DeviceStep) -> BoundStep:
         buffer, box = step.buffer, self._box(step.buffer)

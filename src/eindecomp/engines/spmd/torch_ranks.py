@@ -210,9 +210,8 @@ class TorchArrays:
         """A new flat tensor of another's type, with anything in it."""
         return like.new_empty(count)
 
-    def make(self, shape: tuple[int, ...], dtype: DType, is_shared: bool) -> torch.Tensor:
+    def make(self, shape: tuple[int, ...], dtype: DType) -> torch.Tensor:
         """A new tensor; torch itself uses the memory of a GPU again."""
-        del is_shared
         return self.library.empty(shape, dtype)
 
     def give(self, array: torch.Tensor) -> None:
@@ -220,10 +219,6 @@ class TorchArrays:
 
     def let_go(self) -> None:
         """Nothing is kept."""
-
-    def neighbours(self) -> dict[int, int]:
-        """None: memory that is read where it is belongs to NumPy's arrays."""
-        return {}
 
     def settle(self) -> None:
         """Wait for the GPU to have done what it was told to."""

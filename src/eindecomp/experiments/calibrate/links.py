@@ -7,8 +7,7 @@ one repartition, from rows to columns, stands for every way to fetch and to redu
 Ranks of a job are measured by what engine `spmd` does: a plan has one step that communicates along
 one axis of the mesh; the other axes cut a label of their own, so that all groups of the axis
 communicate at once. A rank binds that step as the engine does, and begins and ends it again and
-again. So a reduction includes combining by the kernel, and a tensor goes from rows to columns in
-whichever way the engine finds faster.
+again. So a reduction includes combining by the kernel.
 """
 
 from __future__ import annotations
@@ -270,12 +269,7 @@ class RankLinks:
         memory = RankMemory(arrays, {}, {}, [()] * len(buffers), [0] * steps)
         source = buffers[step.source]
         shape = shape_of(source.box(program.mesh, self.rank))
-        # As the engine does: what is sent all-to-all lies where others can read it, and only that,
-        # since MPI is slower to send it from there.
-        make = partial(arrays.make, shape, is_shared=collective == "all_to_all")
-        memory.held[step.source] = tuple(map(make, source.types))
-        for array in memory.held[step.source]:
-            array[...] = 1
+        memory.held[step.source] = tuple(np.ones(shape, of) for of in source.types)
 
         def finish() -> None:
             end(memory)

@@ -15,6 +15,7 @@ from random_graphs import random_graph
 from test_ops import OPS, SIZES, parse
 
 import eindecomp as ed
+from eindecomp.engines import resources
 from eindecomp.engines.spmd import rank_row
 from eindecomp.engines.spmd.job import connect
 from eindecomp.models.paper_graphs import ffnn
@@ -26,7 +27,8 @@ ASKED = ({}, {"inputs": "sharded"}, {"strategy": "sqrt"}, {"rewrite": False})
 def check(graph: ed.Graph, seed: int = 0) -> None:
     """Compare runs of one graph, planned in several ways."""
     ranks = connect().size
-    rank_row.SMALL = (0, 1 << 16)[seed // 2 % 2]  # as if blocks were large, on all ranks
+    # As if blocks were large, whose memory is used again.
+    rank_row.LARGE = resources.LARGE = (0, 1 << 20)[seed // 2 % 2]
     arrays = arrays_for(graph, seed)
     asked = ASKED[seed % len(ASKED)]
     plan = ed.plan_together(lambda: ed.plan(graph, ranks, **asked))
