@@ -8,14 +8,13 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import eindecomp as ed
 from eindecomp.cli import main
-from eindecomp.engines.engine import find_engine
 from eindecomp.experiments.calibrate import Profile, calibrate
 from eindecomp.experiments.calibrate.kernels import (
     FUNCTIONS,
@@ -25,7 +24,7 @@ from eindecomp.experiments.calibrate.kernels import (
     plan_of,
     repeated,
 )
-from eindecomp.experiments.calibrate.links import alike_together, moves
+from eindecomp.experiments.calibrate.links import alike_together
 from eindecomp.graph.work import operations
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import COLLECTIVES, INTENSITIES, Curve
@@ -129,15 +128,6 @@ def test_the_command_line_takes_a_profile(tmp_path: Path, monkeypatch, capsys):
     assert "takes 1 ms more than its work" in shown
 
 
-def test_any_engine_that_runs_plans_is_measured_by_running_them():
-    engine = find_engine("apart")
-    found: dict[str, Any] = moves(engine, 2, (1 << 10, 1 << 14), TurnTimer(2), lambda _: None)
-    assert set(found) == set(COLLECTIVES)
-    assert [curve["*"] for curve in found.values()] == 4 * [found["all_gather"]["*"]]
-    received = [size for size, _ in found["all_gather"]["*"].points]
-    assert received == pytest.approx([1 << 10, 1 << 14], rel=0.2)
-
-
 def test_axes_that_are_alike_share_a_curve():
     slow, slower, fast = (Curve(((10, t), (1000, 9 * t))) for t in (1.0, 1.21, 0.1))
     curves = {"all_gather": {"a": slow, "b": slower, "c": fast}}
@@ -193,7 +183,7 @@ def test_the_clock_tells_how_far_turns_are_apart():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"engine": "apart"}, "engine 'apart' is not one of threads, spmd, ray"),
+        ({"engine": "apart"}, "engine 'apart' is not one of threads, spmd"),
         ({"mesh": {"a": 2}}, "a mesh is for the ranks of engine 'spmd'"),
     ],
 )

@@ -131,7 +131,7 @@ def bench(
 
 def calibrate(
     engine: Annotated[
-        Literal["threads", "spmd", "ray"],
+        Literal["threads", "spmd"],
         typer.Option(help="the engine that plans are to run on; spmd under mpirun or torchrun"),
     ] = "threads",
     output: Annotated[

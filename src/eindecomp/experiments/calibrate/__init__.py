@@ -13,12 +13,12 @@ from typing import Any
 from eindecomp.engines.engine import find_engine
 from eindecomp.errors import InputError
 from eindecomp.experiments.calibrate.kernels import Say, TurnTimer, kernel_rates, task_overhead
-from eindecomp.experiments.calibrate.links import RankLinks, adding, alike_together, measured, moves
+from eindecomp.experiments.calibrate.links import RankLinks, adding, alike_together, measured
 from eindecomp.experiments.record import Host
 from eindecomp.kernels.cores import cores
 from eindecomp.planner.costs.machine import Machine
 
-ENGINES = ("threads", "spmd", "ray")
+ENGINES = ("threads", "spmd")
 QUIET = 1.5
 """How many times the best turn the median may be on a machine on which nothing else runs."""
 
@@ -62,32 +62,25 @@ def calibrate(
     sizes, repeats = tuple(1 << power for power in powers), 3 if quick else 9
     if engine == "spmd":
         return _of_ranks(sizes, repeats, mesh, say)
-    return _of_one_process(engine, sizes, repeats, say)
+    return _of_threads(sizes, repeats, say)
 
 
-def _of_one_process(name: str, sizes: Sequence[int], repeats: int, say: Say) -> Profile:
-    """Threads, which only read what they fetch, or an engine that is only known to run plans."""
-    try:
-        engine = find_engine(name)
-    except ImportError:
-        raise InputError(f"engine {name!r} cannot be loaded here") from None
-    is_shared, timer = name == "threads", TurnTimer(repeats)
-    devices = cores() if is_shared else max(cores(), 2)
+def _of_threads(sizes: Sequence[int], repeats: int, say: Say) -> Profile:
+    """The threads of this machine, which only read what they fetch."""
+    devices, timer = cores(), TurnTimer(repeats)
     say("tasks")
-    overhead = task_overhead(engine, devices, timer, tasks=64 if is_shared else 16)
+    overhead = task_overhead(find_engine("threads"), devices, timer)
     transfers: Any = {}
-    if not is_shared:
-        transfers = moves(engine, devices, sizes, timer, say)
-    elif devices > 1:
+    if devices > 1:
         with ThreadPoolExecutor(devices) as pool:
             links = {"reduce_scatter": adding(pool, devices)}
             curves = measured(links, ("threads",), sizes, timer, say)
         transfers = alike_together(curves, ("threads",))
     say("kernels")
     one_tile_each = find_engine("threads", {"workers": cores(), "shortcuts": False})
-    rates = kernel_rates(one_tile_each, cores(), timer, overhead if is_shared else 0.0)
+    rates = kernel_rates(one_tile_each, devices, timer, overhead)
     machine = Machine(*rates, bandwidth=inf, task_overhead=overhead, transfers=transfers)
-    return _profile(machine, name, devices, timer)
+    return _profile(machine, "threads", devices, timer)
 
 
 def _of_ranks(

@@ -121,12 +121,12 @@ def kernel_rates(
     return rates, 3 * 4 * rates.pop("memory")  # two elements are read and one is written
 
 
-def task_overhead(engine: Engine, devices: int, timer: TurnTimer, tasks: int = 64) -> float:
+def task_overhead(engine: Engine, devices: int, timer: TurnTimer) -> float:
     """Seconds that a kernel call takes beside its work: what one more tiny vertex takes.
 
     Each vertex reads the one before and is freed after the next, as in most graphs.
     """
-    counts = tasks // 4, tasks
+    counts = 16, 64
     few, many = (
         run_seconds(engine, plan_of(chain(n, devices), devices), timer, f"{n} tiny vertices")
         for n in counts

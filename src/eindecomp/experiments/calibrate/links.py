@@ -1,8 +1,6 @@
 """How long collectives along an axis take, by size.
 
-Between threads moving is free, since all read the same memory; only reducing takes time. For an
-engine that is only known to run plans, it is how much longer a run takes that also moves a tensor:
-one repartition, from rows to columns, stands for every way to fetch and to reduce.
+Between threads moving is free, since all read the same memory; only reducing takes time.
 
 Ranks of a job are measured by what engine `spmd` does: a plan has one step that communicates along
 one axis of the mesh; the other axes cut a label of their own, so that all groups of the axis
@@ -22,19 +20,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eindecomp.engines.engine import Engine
 from eindecomp.engines.spmd.exchange import Transport, exchange_of
 from eindecomp.engines.spmd.host_arrays import HostArrays
 from eindecomp.engines.spmd.rank_row import RankMemory, bind_row
 from eindecomp.engines.spmd.watch import watch_of
 from eindecomp.errors import InputError
-from eindecomp.experiments.calibrate.kernels import Say, TurnTimer, Way, run_seconds, seconds_each
+from eindecomp.experiments.calibrate.kernels import Say, TurnTimer, Way, seconds_each
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.kernels.cpu.products.blas_libraries import one_thread_each
 from eindecomp.layout.boxes import shape_of
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import group_along
-from eindecomp.planner.costs.machine import ANY_AXIS, COLLECTIVES, Curve, highest, middle, ratio
+from eindecomp.planner.costs.machine import ANY_AXIS, Curve, highest, middle, ratio
 from eindecomp.planner.make import plan as make_plan
 from eindecomp.planner.plan import Plan
 from eindecomp.tra.program.device_row import Transfer, exchange
@@ -44,7 +41,6 @@ from eindecomp.tra.program.steps import Move, ReduceScatter
 Curves = dict[str, dict[str, Curve]]
 
 _NOISE = 1.3  # how many times as slow one axis may be as another that is like it
-_LEAST = 1e-7  # seconds that moving a tensor takes at least
 _BESIDE = 4 << 20  # bytes that are received beside computing
 _TILE = np.ones((128, 128), np.float32)  # what is multiplied meanwhile
 _ITEM = 4
@@ -136,27 +132,6 @@ def adding(pool: ThreadPoolExecutor, devices: int) -> MakeMessage:
         return Message(lambda: list(add()), lambda: None, _ITEM * elements)
 
     return reduce_scatter
-
-
-def moves(engine: Engine, devices: int, sizes: Sequence[int], timer: TurnTimer, say: Say) -> Curves:
-    """The seconds of a repartition, by the bytes that each device receives, for all collectives."""
-    points: dict[int, float] = {}
-    for size in sizes:
-        say(f"repartition of {size} bytes on each device")
-        # Of n × n elements in rows, a device lacks (p - 1) of the p squares of its columns.
-        n = devices * max(isqrt(size // 4 * devices * devices // (devices - 1)) // devices, 1)
-        text = f"input X[i: {n}, j: {n}]\nY[i,j] <- X[i,j] + 1\nZ[i,j] <- Y[i,j] * 2\noutput Z"
-        seconds: dict[str, float] = {}
-        for cut in "ij":  # a tensor is made in rows, and another of it in rows or in columns
-            pins = {"X": {"i": devices}, "Y": {"i": devices}, "Z": {cut: devices}}
-            plan = make_plan(
-                parse(text, "calibrate"), devices, pin=pins, rewrite=False, keep_on_interrupt=False
-            )
-            seconds[cut] = run_seconds(engine, plan, timer, f"{n} x {n} to {cut}")
-        received = 4 * n * n // devices * (devices - 1) // devices
-        points[received] = max(seconds["j"] - seconds["i"], _LEAST)
-    curve = ascending(points)
-    return {collective: {ANY_AXIS: curve} for collective in COLLECTIVES}
 
 
 class Moving(NamedTuple):
