@@ -50,7 +50,8 @@ import numpy as np
 def net(w, x, scale=2.0): return scale * jnp.tanh(x @ w)
 def example(): return net, np.zeros((8, 4), "float32"), np.zeros((2, 8), "float32")
 def number(): return 3
-def fails(w): raise ValueError("of no use")
+def wrong(): return net, np.zeros((8, 4), "float32"), np.zeros((2, 9), "float32")
+def fails(): raise ValueError("of no use")
 """
 
 
@@ -135,47 +136,23 @@ def test_modules_that_cannot_be_imported(run, tmp_path):
     assert "package.module:name" in found.stderr
 
 
-@pytest.mark.parametrize(
-    "shapes", [["w=float32[8,4]", "x=float32[2, 8]"], ["w=8,4", "x=[2,8]"], ["x=2,8", "w=8,4"]]
-)
-def test_shapes_of_a_function(run, shapes):
-    options = [option for shape in shapes for option in ("--shape", shape)]
-    found = run("jax", "jax_code:net", *options)
-    assert found.exit_code == 0
-    assert found.stdout == run("jax", "jax_code:example").stdout
-    graph = ed.parse(found.stdout)
+def test_a_function_of_jax_with_its_arguments(run):
+    graph = ed.parse(run("jax", "jax_code:example").stdout)
     assert {v.name: v.shape for v in graph.inputs} == {"w": (8, 4), "x": (2, 8)}
 
 
-def test_scalars_and_types_of_a_function(run):
-    options = ["--shape", "w=float16[8,4]", "--shape", "x=float16[2,8]", "--shape", "scale=[]"]
-    graph = ed.parse(run("jax", "jax_code:net", *options).stdout)
-    assert graph["w"].dtype.name == "float16"
-    assert graph["scale"].shape == ()
-
-
 @pytest.mark.parametrize(
-    ("function", "shapes", "message"),
+    ("factory", "message"),
     [
-        ("net", [], "jax_code:net: no --shape is given for w, x"),
-        ("net", ["w=8,4"], "jax_code:net: no --shape is given for x"),
-        ("net", ["w=8,4", "x=2,8", "z=3"], "jax_code:net has no parameter 'z'"),
-        ("net", ["w=float33[8,4]", "x=2,8"], "unknown dtype 'float33'"),
-        ("net", ["w=8,4", "x=2,9"], "jax_code:net: TypeError: dot_general requires"),
-        ("number", [], "jax_code:number returns (function, argument, …)"),
-        ("fails", ["w=3"], "jax_code:fails: ValueError: of no use (at "),
-        ("np.pi", [], "jax_code:np.pi is a float, not a function"),
+        ("net", "jax_code:net: TypeError: net() missing 2 required positional arguments"),
+        ("number", "jax_code:number returns (function, argument, …)"),
+        ("wrong", "jax_code:wrong: TypeError: dot_general requires"),
+        ("fails", "jax_code:fails: ValueError: of no use (at "),
+        ("np.pi", "jax_code:np.pi is a float, not a function"),
     ],
 )
-def test_functions_that_cannot_be_imported_say_why(run, function, shapes, message):
-    options = [option for shape in shapes for option in ("--shape", shape)]
-    assert told(run("jax", f"jax_code:{function}", *options)).startswith(message)
-
-
-@pytest.mark.parametrize("shape", ["w", "w=float32(8)", "w=8x4"])
-def test_shapes_that_are_none_are_wrong_usage(run, shape):
-    found = run("jax", "jax_code:fails", "--shape", shape)
-    assert found.exit_code == 2
+def test_functions_that_cannot_be_imported_say_why(run, factory, message):
+    assert told(run("jax", f"jax_code:{factory}")).startswith(message)
 
 
 def test_a_file_is_written_and_json_printed(run, tmp_path):

@@ -5,32 +5,25 @@ Importing is the only command that runs the user's own code, and says so.
 
 from __future__ import annotations
 
-import inspect
 import logging
-import re
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any, cast
 
-import numpy as np
 import orjson
 import typer
-from numpy.typing import NDArray
 
-from eindecomp.cli.options import Json, Output, argument, flag, name_of, option, pairs_from, read
+from eindecomp.cli.options import Json, Output, argument, flag, name_of, option, read
 from eindecomp.cli.terminal import status_line
 from eindecomp.engines.whole_files import write_whole
 from eindecomp.errors import EinDecompError, InputError, PlanError, needing_extras, suggest
 from eindecomp.frontends.placements import Target, exported
 from eindecomp.graph.graph import Graph
-from eindecomp.lang.dtypes import dtype
 from eindecomp.store.plan_file import from_json
-
-_SHAPE = re.compile(r"(?:(?P<type>[a-z]\w*)\s*)?\[(?P<sizes>[\d,\s]*)\]|(?P<bare>\d+(?:,\d+)*)")
 
 
 def export(
@@ -116,37 +109,35 @@ def torch_module(
 
 
 def jax_function(
-    function: Annotated[
+    factory: Annotated[
         str,
         argument(
-            "MODULE:FUNCTION",
-            "a function of arrays, whose shapes --shape gives; or one without arguments that "
-            "returns a function and its example arguments: (fn, x, y)",
+            "MODULE:FACTORY",
+            "a function without arguments that returns a function and its example arguments: "
+            "(fn, x, y)",
         ),
     ],
-    shape: Annotated[
-        list[str] | None,
-        option("x=float32[2,3]", "the type and shape of an argument; repeat it for several"),
-    ] = None,
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Import a JAX function. This imports MODULE and traces FUNCTION: it runs their code.
+    """Import a JAX function. This imports MODULE and calls FACTORY: it runs their code.
 
     Examples:
         eindecomp import jax mymodel:make -o model.ein
-        eindecomp import jax mymodel:loss --shape w=8,4 --shape x=float32[2,8]
     """
 
     def make() -> Graph:
         from eindecomp.frontends.jax.importing import from_jax
 
-        fn = find(function)
-        with blaming(function):
-            fn, *args = _with_shapes(function, fn, shape or ())
-            return from_jax(fn, *args)
+        make_function = find(factory)
+        with blaming(factory):
+            match make_function():
+                case (fn, *args) if callable(fn):
+                    return from_jax(fn, *args)
+                case _:
+                    raise InputError(f"{factory} returns (function, argument, …)")
 
-    _import(make, function, output, json)
+    _import(make, factory, output, json)
 
 
 def hugging_face(
@@ -201,39 +192,6 @@ def _import(make: Callable[[], Graph], what: str, output: Path | None, json: boo
         typer.echo(f"{len(graph)} vertices, {inputs} of them inputs; outputs: {outputs}")
     else:
         typer.echo(text, nl=False)
-
-
-def _with_shapes(name: str, fn: Any, texts: Sequence[str]) -> tuple[Any, ...]:
-    """A function and its arguments: as it returns them itself, or of the shapes given."""
-    parameters = inspect.signature(fn).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
-    given = pairs_from("--shape", "x=float32[2,3]", texts)
-    if not needed and not given:
-        match fn():
-            case (made, *args) if callable(made):
-                return made, *args
-            case _:
-                raise InputError(f"{name} returns (function, argument, …)")
-    if lacking := [each for each in needed if each not in given]:
-        raise InputError(f"{name}: no --shape is given for {', '.join(lacking)}")
-    if unknown := [each for each in given if each not in {p.name for p in parameters}]:
-        raise InputError(f"{name} has no parameter {unknown[0]!r}")
-    ordered = [p.name for p in parameters if p.name in given]
-    return fn, *(_array(each, given[each]) for each in ordered)
-
-
-def _array(name: str, text: str) -> NDArray[Any]:
-    """An array of zeros, in no memory, of a type and shape such as `float32[2,3]`, or `2,3`.
-
-    >>> array = _array("x", "int32[2, 3]")
-    >>> array.dtype, array.shape, _array("x", "4").dtype
-    (dtype('int32'), (2, 3), dtype('float32'))
-    """
-    if (match := _SHAPE.fullmatch(text)) is None:
-        raise typer.BadParameter(f"--shape is such as {name}=float32[2,3], not {name}={text}")
-    sizes = match["bare"] or match["sizes"] or ""
-    shape = tuple(int(n) for n in sizes.split(",") if n.strip())
-    return np.broadcast_to(np.zeros((), dtype(match["type"] or "float32")), shape)
 
 
 # The user's own code
