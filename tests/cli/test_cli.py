@@ -336,20 +336,6 @@ def test_an_interrupt_of_planning_leaves_the_best_plan_so_far(tmp_path: Path) ->
     assert from_json(out.read_bytes()).stopped_by == "interrupt"
 
 
-def test_the_cache_is_shown_and_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = tmp_path / "eindecomp" / "kernels"
-    assert run("cache").stdout.decode() == f"{folder}: 0 files, 0 B of at most 256.0 MiB\n"
-    (folder / "kernel").write_bytes(bytes(1536))
-    kept = {"folder": str(folder), "files": 1, "bytes": 1536, "limit": 256 << 20}
-    assert json.loads(run("cache", "--json").stdout) == kept | {"cleared": False}
-    assert run("cache", "--clear").stdout.decode() == f"{folder}: removed 1 files, 1.5 KiB\n"
-    assert not list(folder.iterdir())
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    found = run("cache")
-    assert (found.returncode, found.stdout[:15]) == (0, b"nothing is kept")
-
-
 def test_the_version_is_shown() -> None:
     found = run("--version")
     assert (found.returncode, found.stdout.decode()) == (0, f"eindecomp {__version__}\n")

@@ -32,7 +32,6 @@ CASES = {
     "solve": "solve problem.json -o solved.json",
     "export": "export plan.json --to dtensor",
     "export, written": "export plan.json --to jax -o made.json",
-    "cache": "cache",
 }
 ELSEWHERE = {"llama", "bench", "calibrate", "import torch", "import jax", "import hf"}
 """Tested where models, measurements and frameworks are."""

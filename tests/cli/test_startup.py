@@ -42,8 +42,11 @@ def start(*words: str) -> tuple[str, dict[str, str], bool, set[str]]:
     return run.stdout, at_interrupts, usual, set(modules)
 
 
-def test_interrupts_end_the_program_while_modules_are_loaded():
-    _, at_interrupts, usual, _ = start("cache")
+def test_interrupts_end_the_program_while_modules_are_loaded(tmp_path):
+    problem = {"nodes": {"costs": [[3, 1]], "usages": [[1, 1]], "intervals": [[0, 1]]}}
+    problem |= {"name": "one", "usage_limit": 9, "edges": {"nodes": [], "costs": []}}
+    (tmp_path / "problem.json").write_text(json.dumps({"problem": problem}))
+    _, at_interrupts, usual, _ = start("solve", str(tmp_path / "problem.json"))
     watched = ("eindecomp", "eindecomp.cli.root", "eindecomp.cli.measure")
     assert at_interrupts == dict.fromkeys(watched, "SIG_DFL")
     assert usual

@@ -21,7 +21,9 @@ import numpy as np
 from eindecomp.kernels import cache
 from eindecomp.solve.search.random_trees import random_below as drawn
 state = np.array([7], np.uint64)
-print(drawn(state, 10), sum(drawn.stats.cache_hits.values()), cache.usage().files)
+drawn_number, folder = drawn(state, 10), cache.cache_folder()
+kept = 0 if folder is None else len([*folder.iterdir()])
+print(drawn_number, sum(drawn.stats.cache_hits.values()), kept)
 """
 
 

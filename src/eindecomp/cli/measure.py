@@ -1,4 +1,4 @@
-"""`eindecomp solve | bench | calibrate | cache`: problems, experiments, machines, compiled code.
+"""`eindecomp solve | bench | calibrate`: problems, experiments, machines.
 
 Experiments are imported where they are needed: that takes as long as all other commands together.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import orjson
 import typer
 
 from eindecomp.cli.options import (
@@ -30,8 +29,6 @@ from eindecomp.cli.options import (
 from eindecomp.cli.terminal import columns, status_line
 from eindecomp.engines.whole_files import check_writable, write_whole
 from eindecomp.errors import RunError
-from eindecomp.kernels import cache as kept
-from eindecomp.planner.costs.byte_sizes import show_bytes
 from eindecomp.show.progress import show_number, solving
 from eindecomp.show.words import percent, render, short, table
 from eindecomp.solve import minimize, read_contest, solution_json
@@ -210,29 +207,3 @@ def _spread_words(profile: Profile) -> str:
     return (
         f"{profile.noisiest} took at least {profile.spread:.2f} times its best in half of its turns"
     )
-
-
-def cache(
-    clear: Annotated[bool, flag("--clear", "remove all of it")] = False, json: Json = False
-) -> None:
-    """Show or remove the compiled code that is kept on disk.
-
-    It is compiled again when needed. The environment variable EINDECOMP_CACHE_MB is the limit in
-    MiB; the least recently used goes first. With 0 nothing is stored or loaded; what is there stays
-    until --clear.
-
-    Examples:
-        eindecomp cache
-        eindecomp cache --clear
-    """
-    before = kept.clear() if clear else kept.usage()
-    if json:
-        folder = None if before.folder is None else str(before.folder)
-        record = {"files": before.files, "bytes": before.nbytes, "limit": before.limit}
-        typer.echo(orjson.dumps({"folder": folder, **record, "cleared": clear}))
-    elif before.folder is None:
-        typer.echo("nothing is kept: there is no folder that can be trusted and written to")
-    else:
-        size = f"{before.files} files, {show_bytes(before.nbytes)}"
-        told = f"removed {size}" if clear else f"{size} of at most {show_bytes(before.limit)}"
-        typer.echo(f"{before.folder}: {told}")

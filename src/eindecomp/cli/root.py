@@ -32,7 +32,6 @@ GROUPS = {
         "simulate": "Simulate how long a plan takes on a machine, and why.",
         "bench": "Measure an experiment of the paper: time, bytes counted and plan cost.",
         "calibrate": "Measure this machine once, for plans that minimize time.",
-        "cache": "Show or remove the compiled code that is kept on disk.",
     },
     "Other frameworks": {
         "export": "Write a plan's layouts for PyTorch, JAX or Hugging Face.",
@@ -42,7 +41,7 @@ GROUPS = {
 """The commands, each with the first line of its help: a list of them loads none."""
 MODULES = {
     "look": ("plan", "explain", "compare", "draw", "report", "simulate"),
-    "measure": ("solve", "bench", "calibrate", "cache"),
+    "measure": ("solve", "bench", "calibrate"),
     "frameworks": ("export", "import"),
 }
 """The modules of several commands; any other command is in a module of its name."""

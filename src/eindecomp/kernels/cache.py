@@ -15,7 +15,6 @@ import stat
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
@@ -40,17 +39,6 @@ _UNFINISHED = "."  # prefix of files that are being written
 _LOCK = f"{_UNFINISHED}measuring"
 
 _stores = count()
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The state of the cache: where it is, its size, and the limit on that."""
-
-    folder: Path | None
-    """None if no folder can be trusted or written to; then nothing is kept."""
-    files: int
-    nbytes: int
-    limit: int
 
 
 def load(key: str) -> bytes | None:
@@ -98,22 +86,6 @@ def only_process() -> Generator[None]:
                 opened = stack.enter_context((folder / _LOCK).open("w"))
                 fcntl.flock(opened, fcntl.LOCK_EX)
         yield
-
-
-def usage() -> Usage:
-    """The current state of the cache."""
-    folder = cache_folder()
-    sizes = [] if folder is None else [status.st_size for _, status in _files(folder)]
-    return Usage(folder, len(sizes), sum(sizes), limit())
-
-
-def clear() -> Usage:
-    """Remove everything; returns the state before."""
-    before = usage()
-    if before.folder is not None:
-        for path, _ in _files(before.folder):
-            path.unlink(missing_ok=True)
-    return before
 
 
 def cache_folder() -> Path | None:
