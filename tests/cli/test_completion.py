@@ -19,7 +19,6 @@ def completed(tmp_path, monkeypatch, capfd):
     """What bash is offered for words of which the last is not finished."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "graph.ein").write_text(TEXT)
-    (tmp_path / "wrong.ein").write_text("Z[i] <- Q[i]")
 
     def complete(*words):
         monkeypatch.setenv("_EINDECOMP_COMPLETE", "complete_bash")
@@ -50,11 +49,6 @@ def completed(tmp_path, monkeypatch, capfd):
         (["simulate", "--machine", ""], list(PRESETS)),
         (["run", "graph.ein", "--engine", "t"], ["threads", "torch"]),
         (["export", "--to", "j"], ["jax"]),
-        (["draw", "graph.ein", "--tiles", ""], ["Xs", "Ys", "Z"]),
-        (["draw", "graph.ein", "--tiles", "X"], ["Xs"]),
-        (["draw", "nowhere.ein", "--tiles", ""], []),
-        (["draw", "wrong.ein", "--tiles", ""], []),
-        (["draw", "--tiles", ""], []),
         (["plan", "graph.ein", "-o", "out.json", "--solver", "e"], ["exact"]),
     ],
 )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from small_llama import LLAMA3, make_llama, peer_logits, random_ids, read_llama, worst
 
 import eindecomp as ed
@@ -88,24 +87,6 @@ def test_sequences_of_several_lengths_go_on_alike(tmp_path: Path) -> None:
     assert cache.room == 128
     for row, logits in zip(rows, found, strict=True):
         assert worst(logits, peer_logits(peer, row[None])[0, -1]) <= 1e-4
-
-
-def test_neighbours_rotate_as_halves_do_in_permuted_weights(tmp_path: Path) -> None:
-    make_llama(tmp_path)
-    halves = Llama.load(tmp_path)
-    path = tmp_path / "model.safetensors"
-    weights = load_file(path)
-    for name, weight in weights.items():
-        if "q_proj" in name or "k_proj" in name:
-            pairs = weight.reshape(-1, 2, 4, weight.shape[-1]).transpose(1, 2)
-            weights[name] = pairs.reshape(weight.shape).contiguous()
-    save_file(weights, path)
-    neighbours = Llama.load(tmp_path, interleaved=True)
-    ids = random_ids(1, 5)[0].tolist()
-    assert worst(neighbours.prefill(ids), halves.prefill(ids)) <= 1e-5
-    assert worst(Llama.load(tmp_path).prefill(ids), halves.prefill(ids)) > 1e-2
-    tokens = [piece.token for piece in neighbours.generate(ids, 5)]
-    assert tokens == [piece.token for piece in halves.generate(ids, 5)]
 
 
 @pytest.mark.one_in(5)

@@ -80,9 +80,6 @@ class ModelOptions:
             autocompletion=strategy_names,
         ),
     ] = DEFAULT
-    interleaved: Annotated[
-        bool, flag("--interleaved", "rotate neighbours, as in Meta's own files")
-    ] = False
 
 
 @options_from_fields

@@ -24,7 +24,6 @@ from eindecomp.cli.options import (
     read,
     strategy_from,
     strategy_names,
-    tensor_names,
     to_write,
 )
 from eindecomp.cli.request import Request, options_from_fields
@@ -164,7 +163,6 @@ def draw(
         option(
             "TENSOR",
             "draw the tiles of a tensor and who holds them; as text where there is no -o",
-            autocompletion=tensor_names,
         ),
     ] = None,
     unfolded: Annotated[bool, flag("--unfolded", "draw repeated layers one by one")] = False,

@@ -19,7 +19,7 @@ from eindecomp.graph.reduce_types import ALL
 from eindecomp.graph.rewrites.recompute import NAMES
 from eindecomp.graph.text.elaborate import parse
 from eindecomp.planner.space.strategy import ALIASES, NAMED, OTHERS, STATES, GivenStrategy
-from eindecomp.store.plan_file import PLAN_FILE, from_json
+from eindecomp.store.plan_file import PLAN_FILE
 
 
 def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:  # noqa: A002
@@ -97,20 +97,6 @@ def read(file: str) -> Graph | bytes:
 def name_of(file: str) -> str:
     """The name of a file in messages."""
     return "standard input" if file == "-" else file
-
-
-def tensor_names(ctx: typer.Context) -> list[str]:
-    """The tensors of the graph or plan named before, for a shell to complete."""
-    # Words before an option whose value is still missing are not taken as arguments yet.
-    file = ctx.params.get("file") or next(iter(ctx.args), "-")
-    if file == "-":
-        return []
-    try:
-        given = read(file)
-        graph = from_json(given, file).graph if isinstance(given, bytes) else given
-    except (EinDecompError, OSError):  # which the command itself tells
-        return []
-    return list(graph.vertices)
 
 
 def refuse_overwriting(params: Mapping[str, Any]) -> None:

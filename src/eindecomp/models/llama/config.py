@@ -39,8 +39,6 @@ class Config:
         scaling: How slow rotations are stretched, such as `RopeScaling(32.0, 1.0, 4.0, 8192)`.
         positions: The longest possible sequence, such as `2048`.
         tied: Whether the embedding table is also the output head, such as `True`.
-        interleaved: Whether neighbours rotate together, as in Meta's files, `True`, or halves, as
-            in Hugging Face's, `False`.
         dtype: What it computes in, `"float32"` or `"bfloat16"`.
 
     Raises:
@@ -63,7 +61,6 @@ class Config:
     scaling: RopeScaling | None = None
     positions: int = 2048
     tied: bool = False
-    interleaved: bool = False
     dtype: str = "float32"
 
     def __post_init__(self) -> None:

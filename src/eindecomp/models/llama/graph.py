@@ -30,15 +30,15 @@ X0[b,s,a] <- E[ids[b,s], a]
 # Sums of squares and of exponentials are kept in float32, whatever the model computes in.
 _PROJECT = """
 input N{l}[a] {dtype}
-input WQ{l}[h: {h}, g: {g}, {pairs}, a] {dtype}
-input WK{l}[h, {pair}, a] {dtype}, WV{l}[h, d: {d}, a] {dtype}, WO{l}[a, h, g, d] {dtype}
+input WQ{l}[h: {h}, g: {g}, c: 2, e: {e}, a] {dtype}
+input WK{l}[h, c, e, a] {dtype}, WV{l}[h, d: {d}, a] {dtype}, WO{l}[a, h, g, d] {dtype}
 SX{l}[b,s]           <- sum float32(X{l}[b,s,a])**2 / {a}
 XN{l}[b,s,a]         <- {dtype}(X{l}[b,s,a] * rsqrt(SX{l}[b,s] + {eps}) * N{l}[a])
-K{l}[b,s,h,{pair}]   <- sum XN{l}[b,s,a] * WK{l}[h,{pair},a]
+K{l}[b,s,h,c,e]      <- sum XN{l}[b,s,a] * WK{l}[h,c,e,a]
 V{l}[b,h,s,d]        <- sum XN{l}[b,s,a] * WV{l}[h,d,a]
-Q{l}[b,s,h,g,{pair}] <- sum XN{l}[b,s,a] * WQ{l}[h,g,{pair},a]
-QR{l}[b,h,g,s,k,e]   <- sum Q{l}[b,s,h,g,{pair}] * R[b,s,k,c,e] * {scale}
-KR{l}[b,h,s,k,e]     <- sum K{l}[b,s,h,{pair}] * R[b,s,k,c,e]
+Q{l}[b,s,h,g,c,e]    <- sum XN{l}[b,s,a] * WQ{l}[h,g,c,e,a]
+QR{l}[b,h,g,s,k,e]   <- sum Q{l}[b,s,h,g,c,e] * R[b,s,k,c,e] * {scale}
+KR{l}[b,h,s,k,e]     <- sum K{l}[b,s,h,c,e] * R[b,s,k,c,e]
 """
 
 _ATTEND = """
@@ -210,7 +210,5 @@ def _sizes(config: Config, cached: int) -> dict[str, object]:
         "t": cached, "r": LATEST, "v": config.vocabulary, "a": config.width,
         "h": config.kv_heads, "g": config.groups, "d": config.head_size, "e": half,
         "f": config.hidden, "eps": config.epsilon, "scale": 1 / sqrt(config.head_size),
-        "pair": "e,c" if config.interleaved else "c,e",
-        "pairs": f"e: {half}, c: 2" if config.interleaved else f"c: 2, e: {half}",
         "dtype": config.dtype, "head": "E" if config.tied else "H",
     }  # fmt: skip

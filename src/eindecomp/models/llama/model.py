@@ -127,7 +127,6 @@ class Llama:
         dtype: str | None = None,
         strategy: GivenStrategy | None = DEFAULT_STRATEGY,
         *,
-        interleaved: bool = False,
         engine: str | Engine = "threads",
         options: Mapping[str, Any] | None = None,
     ) -> Llama:
@@ -138,11 +137,10 @@ class Llama:
             devices: As of the class, such as `2`.
             dtype: What to compute in, such as `"bfloat16"`; by default what the folder says.
             strategy: As of the class, such as `["b"]`.
-            interleaved: Whether neighbours rotate together, as in Meta's files, such as `True`.
             engine: A name, such as `"threads"`, or an engine.
             options: Those of the engine of that name, such as `{"workers": 2}`.
         """
-        config = replace(Config.from_folder(folder), interleaved=interleaved)
+        config = Config.from_folder(folder)
         if dtype is not None:
             config = replace(config, dtype=dtype)
         files = WeightFiles(folder)

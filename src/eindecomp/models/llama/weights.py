@@ -99,7 +99,7 @@ def weights_of(config: Config) -> Iterator[Weight]:
     """All weights of a model."""
     a, f, d = config.width, config.hidden, config.head_size
     h, g = config.kv_heads, config.groups
-    pair = (d // 2, 2) if config.interleaved else (2, d // 2)
+    pair = (2, d // 2)  # halves rotate together, as in Hugging Face's files
     table = (config.vocabulary, a)
     yield Weight("E", TABLE, table, table)
     for layer in range(config.layers):
