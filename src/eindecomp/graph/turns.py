@@ -86,19 +86,23 @@ def turn_bytes(graph: Graph, every: Sequence[Turns], devices: int) -> int:
 def in_turns(graph: Graph) -> tuple[Graph, tuple[Turns, ...]]:
     """What is computed in turns, in a graph in which the vertices of each follow each other."""
     kept: list[Turns] = []
+    order = names = [*graph]
     for turns in attention_turns(graph):
-        ordered = _together(graph, turns)
+        ordered = _together(graph, order, turns)
         if ordered is not None:
-            graph, kept = ordered, [*kept, turns]
-    places = {name: place for place, name in enumerate(graph)}
+            order, kept = ordered, [*kept, turns]
+    if order != names:
+        ends = [vertex.name for vertex in graph.outputs]
+        graph = Graph.of((graph[name] for name in order), ends, graph.scalars, ties=graph.ties)
+    places = {name: place for place, name in enumerate(order)}
     spans = [[places[name] for name in turns.labels] for turns in kept]
     ends = zip(kept, spans, strict=True)  # what came later may have come in between
     return graph, tuple(own for own, span in ends if span[-1] - span[0] == len(span) - 1)
 
 
-def _together(graph: Graph, turns: Turns) -> Graph | None:
-    """The graph in which these vertices follow each other; None if others must come between."""
-    names, own = [*graph], turns.labels
+def _together(graph: Graph, names: list[str], turns: Turns) -> list[str] | None:
+    """The order in which these vertices follow each other; None if others must come between."""
+    own = turns.labels
     first, last = (names.index(name) for name in (next(iter(own)), next(reversed([*own]))))
     window = names[first : last + 1]
     after: set[str] = set()
@@ -109,13 +113,9 @@ def _together(graph: Graph, turns: Turns) -> Graph | None:
             after.add(name)
         elif name not in own and any(source in own for source in graph[name].inputs):
             after.add(name)
-    if len(window) == len(own):
-        return graph
     before = [name for name in window if name not in own and name not in after]
-    order = [*before, *own, *(name for name in window if name in after)]
-    names[first : last + 1] = order
-    ends = [vertex.name for vertex in graph.outputs]
-    return Graph.of((graph[name] for name in names), ends, graph.scalars, ties=graph.ties)
+    rest = [name for name in window if name in after]
+    return [*names[:first], *before, *own, *rest, *names[last + 1 :]]
 
 
 _Operand = tuple[TensorRead, list[str]]
