@@ -6,8 +6,9 @@ independent tester. `seconds`: the same for objective time, on
 H100 servers. `pins`: what pins alone say. `time`: how long plans take with 5 seconds to spare,
 `memory`: with 3 where memory is scarce.
 `devices`: gaps at many devices. `products`: single products and contractions against their best
-grids, each in a fresh process, and the smaller numbers of devices that awkward ones are told of.
-Without a name, all of them; `--seconds` sets the limit of the first two.
+grids, and the smaller numbers of devices that awkward ones are told of. Without a name, all of
+them; `--seconds` sets the limit of the first three. Those, and `products`, make every plan in a
+process of its own: the first plan of a session, with all that is loaded for it.
 """
 
 from __future__ import annotations
@@ -151,16 +152,31 @@ def seconds_of_plans(seconds: float) -> None:
 
 
 def against_strategies(name: str, graph: ed.Graph, devices: int, options: dict[str, Any]) -> None:
-    free, spent, busy = timed(lambda: ed.plan(graph, devices, **options))
-    cost = f"{free.cost:,} bytes" if isinstance(free.cost, int) else f"{1e3 * free.cost:.3f} ms"
-    print(f"{name}: {spent:.1f} s ({busy:.1f} of processor), {cost}, {gap(free)}", flush=True)
+    free, said, spent, busy = freshly(planned, graph, devices, options)
+    if free is None:
+        print(f"{name}: {spent:.1f} s ({busy:.1f} of processor), {said}", flush=True)
+        return
+    cost = f"{free:,} bytes" if isinstance(free, int) else f"{1e3 * free:.3f} ms"
+    print(f"{name}: {spent:.1f} s ({busy:.1f} of processor), {cost}, {said}", flush=True)
     for strategy in STRATEGIES:
-        under, spent, busy = timed(
-            lambda s=strategy: ed.plan(graph, devices, strategy=s, **options)
-        )
-        if isinstance(under, ed.Plan):
-            ratio = f"{under.cost / free.cost:.3f}"
-            print(f"    {strategy:14} {ratio}  {spent:5.1f} s ({busy:.1f})", flush=True)
+        asked = {**options, "strategy": strategy}
+        under, _, spent, busy = freshly(planned, graph, devices, asked)
+        if under is not None:
+            print(f"    {strategy:14} {under / free:.3f}  {spent:5.1f} s ({busy:.1f})", flush=True)
+
+
+def freshly(work: Callable[..., Any], *given: Any) -> Any:
+    """What a function returns in a process of its own."""
+    with get_context("spawn").Pool(1) as fresh:
+        return fresh.apply(work, given)
+
+
+def planned(graph: ed.Graph, devices: int, options: dict[str, Any]) -> tuple[Any, ...]:
+    """What a plan costs, if there is one, its gap or the error, and the seconds that it took."""
+    plan, spent, busy = timed(lambda: ed.plan(graph, devices, **options))
+    if isinstance(plan, ed.Plan):
+        return plan.cost, gap(plan), spent, busy
+    return None, f"{type(plan).__name__}: {plan}", spent, busy
 
 
 def product_graph(m: int, n: int, k: int) -> ed.Graph:
@@ -253,7 +269,6 @@ def training_7b() -> ed.Graph:
 
 
 def products(seconds: float) -> None:
-    """Every case in a process of its own: the first plan of a session, with all that is loaded."""
     print(f"\nproducts, time_limit={seconds:g}: plan / best grid; a fresh process, first plan")
     cases = [
         matrices(4096, 4096, 4096, 512, 1024, 4096),
@@ -265,23 +280,16 @@ def products(seconds: float) -> None:
         mttkrp(512, 32, 64, 512, 4096),
         Case("ijkl,jr,kr,lr->ir", {**dict.fromkeys("ijkl", 128), "r": 16}, (256, 1000)),
     ]
-    with get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:
-        for case in cases:
-            for devices in case.devices:
-                cost, spent, told = fresh.apply(planned, (case, devices, seconds))
-                ratio = cost / grid_bytes(case, best_grid(case, devices))
-                print(f"{case.name}, p={devices}: {ratio:.4f}, {spent:.2f} s, {told}", flush=True)
+    asked = {"inputs": "sharded", "rewrite": False, "work": None, "time_limit": seconds}
+    for case in cases:
+        for devices in case.devices:
+            cost, told, spent, _ = freshly(planned, case.graph(), devices, asked)
+            ratio = cost / grid_bytes(case, best_grid(case, devices))
+            print(f"{case.name}, p={devices}: {ratio:.4f}, {spent:.2f} s, {told}", flush=True)
     for devices in (7, 11, 13, 25, 97, 997):
         plan = ed.plan(product_graph(1000, 1000, 1000), devices, inputs="sharded")
         fewer, spent, _ = timed(lambda p=plan: p.fewer_devices)
         print(f"1000³, p={devices}: {plan.cost:,} bytes; {fewer}, {1000 * spent:.0f} ms")
-
-
-def planned(case: Case, devices: int, seconds: float) -> tuple[float, float, str]:
-    """What a contraction costs, how long planning took, and its gap."""
-    asked: Any = {"inputs": "sharded", "rewrite": False, "work": None, "time_limit": seconds}
-    plan, spent, _ = timed(lambda: ed.plan(case.graph(), devices, **asked))
-    return plan.cost, spent, gap(plan)
 
 
 def many_devices(seconds: float) -> None:
@@ -297,9 +305,9 @@ def many_devices(seconds: float) -> None:
 
 
 SECTIONS: dict[str, tuple[Callable[[float], None], float]] = {
-    "strategies": (strategies, 0),  # as many seconds as are asked for
+    "strategies": (strategies, 0),  # as many as are asked for
     "strangers": (strangers, 0),
-    "seconds": (seconds_of_plans, 10.0),
+    "seconds": (seconds_of_plans, 0),
     "pins": (pins, 15.0),
     "time": (clock, 5.0),
     "memory": (scarce_memory, 3.0),
