@@ -21,7 +21,7 @@ LISTED_WAYS = 5000  # assignments among which those with given pieces, or of a p
 LISTED_NUMBERS = 1 << 22  # numbers in a list of partition vectors
 SOME_VECTORS = 1 << 14  # vectors among which any one that fits is looked for
 SMALLEST_VECTORS = 1 << 12  # vectors among which a strategy of small tiles looks for the smallest
-RELAXED_VECTORS = (1 << 15, 1 << 12, 1 << 9)  # vectors of a relaxed vertex: more are left out
+RELAXED_VECTORS = (1 << 15, 1 << 12, 1 << 9)  # of a relaxed vertex; the first given a second
 FINE_VECTORS = 1 << 10  # vectors of a vertex up to which the relaxation tells outer axes apart
 PIECES_AND_HOMES = 1 << 23  # pairs of a vector and a home of one relaxed vertex
 ALL_CELLS = 1 << 26  # costs in all tables of a problem: half a gigabyte
@@ -41,7 +41,7 @@ FEWER_GAIN = 0.05  # what one must save to be told
 # Time for the parts of a plan
 
 RELAX_SHARES = 0.45, 0.8  # the relaxed problem, at most, and of what the first starts have left
-LEAST_RELAX_SECONDS = 1.0  # at least that, or half of the time limit
+LEAST_RELAX_SECONDS = 1.0  # at least that, or a quarter of the time limit
 RELAX_LEVELS_SHARES = 0.6, 0.5  # the same with several kinds of links
 RELAX_CELL_SECONDS = 3e-8  # for each cost that its tables have: with less time, it is given up
 ALONE_SECONDS = 0.3  # every vertex alone, where there was no time for that
@@ -73,7 +73,9 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 # Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
-FIRST_AXES_SECONDS = 3.0  # a plan, one axis at a time, at least: others are far worse
+BEGINNING_SHARE = 0.3  # what strategies begin with, before one elimination chooses among it
+TIMES_WHOLE = 3  # how much longer axes take one at a time where results may stay in parts
+FEW_VECTORS = 16  # vectors of one vertex that a strategy begins with
 FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
 FIRST_COMBINED_SHARE = 0.4  # improving the best of those by what its neighbours suggest
 BOUND_FIRST_SHARE = 0.35  # raising the bound before plans of large training steps are improved

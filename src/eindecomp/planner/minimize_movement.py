@@ -39,16 +39,18 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.choose import choose, is_small
-from eindecomp.planner.search.follow import combine, follow
+from eindecomp.planner.search.follow import combine, follow, put_together
 from eindecomp.planner.search.relaxation import Relaxed, prices_of, relaxed_of
 from eindecomp.planner.search.search import (
     Outcome,
     Search,
     better,
+    found_without_parts,
     is_enough,
     is_open,
     part_of_time,
     solve,
+    without_parts,
 )
 from eindecomp.planner.search.smallest_plan import (
     fitting_plan,
@@ -124,8 +126,9 @@ def _found(starts: Starts, deadline: float) -> Outcome:
         only = any_plan(search)
         return replace(only, bound=only.cost)
     search.tell("relax")
-    is_free = search.restriction is None
-    if is_free:
+    # In seconds, pieces take longer to find than what they would lead to.
+    begins = search.restriction is None or isinstance(search.price, PriceInSeconds)
+    if begins:
         starts.begin(deadline)
     prices = prices_of(search) if _UNLIMITED in starts.plans else None  # no limit is felt
     if prices is not None:
@@ -133,7 +136,7 @@ def _found(starts: Starts, deadline: float) -> Outcome:
     else:
         relaxed = relaxed_of(search, _relax_seconds(search, deadline))
     starts.relaxed = relaxed
-    if not (is_free or relaxed.pieces):
+    if not (begins or relaxed.pieces):
         starts.begin(deadline)
     first: Outcome | None = None
     is_large = len(search.graph.vertices) > budgets.SMALL_GRAPH
@@ -146,13 +149,12 @@ def _found(starts: Starts, deadline: float) -> Outcome:
 
 def _relax_seconds(search: Search, deadline: float) -> float:
     """What the relaxed problem may take of the time limit, and of what first starts have left."""
-    now = planning_time()
     share, of_left = budgets.RELAX_SHARES
     if isinstance(search.price, PriceInSeconds) and len(search.price.levels) > 1:
         share, of_left = budgets.RELAX_LEVELS_SHARES
     limit = deadline - search.started
-    least = min(budgets.LEAST_RELAX_SECONDS, limit / 2)
-    return max(min(share * limit, of_left * (deadline - now)), least)
+    least = min(budgets.LEAST_RELAX_SECONDS, limit / 4)
+    return max(min(share * limit, of_left * (deadline - planning_time())), least)
 
 
 def search_of(options: Options) -> Search:
@@ -224,7 +226,8 @@ def _chosen(
     return first
 
 
-_AXES, _ANY, _COMBINED, _UNLIMITED = "", "any", "combined", "without a limit on memory"
+_AXES, _COMBINED, _UNLIMITED = "", "combined", "without a limit on memory"
+_FIRST, _WHOLE, _TOGETHER = "first", "without parts", "together"
 """The names of plans that no other strategy leads to."""
 
 
@@ -240,18 +243,13 @@ class Starts:
     def named(self) -> dict[str, Search]:
         """The search under each strategy that applies, or under the one asked for.
 
-        Whatever the objective, one begins with the fewest bytes. After those that lead to the best
-        plans most often come those that take the least time.
+        Whatever the objective, one begins with the fewest bytes.
         """
         search = self.search
         if search.restriction is not None:
             return {"": search}
-        named = _restricted(search)
-        first, others = {"bytes": search}, named
-        if isinstance(search.price, PriceInBytes):
-            first = dict(islice(named.items(), budgets.FIRST_STARTS))
-            others = {name: own for name, own in named.items() if name not in first}
-        return first | dict(sorted(others.items(), key=lambda each: _ways(each[1])))
+        first = {} if isinstance(search.price, PriceInBytes) else {"bytes": search}
+        return first | _restricted(search)
 
     def begin(self, deadline: float) -> None:
         """Find a plan one axis at a time, those of the first strategies, and what these lead to.
@@ -266,20 +264,18 @@ class Starts:
         is_free = search.restriction is None and not search.rules.pinned and not search.loose
         if is_free and is_limited:
             self.plans |= self._fitting({_UNLIMITED: search})
-        if not self.plans:
+        self._put_together(_FIRST, search, [search])  # before anything is searched
+        if not (is_limited and self.plans):
             self._choose_axes(search)
         if is_free:
+            self._put_together(_TOGETHER, search, self.named.values())
             is_plain = isinstance(search.price, PriceInBytes)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
-            if not self.plans:  # what is too wide is no narrower in bytes
+            if _AXES not in self.plans:  # what is too wide is no narrower in bytes
                 first = dict(sorted(first.items(), key=lambda each: each[1].restriction is None))
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
             own = {name: replace(each, deadline=until) for name, each in first.items()}
             self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
-        if not (self.plans or is_limited):
-            until = max(deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
-            with suppress(UnsolvedError, PlanError):
-                self.plans[_ANY] = any_plan(replace(search, deadline=until))
         if self.plans and not is_limited and not search.loose:
             hurried = search.hurried(budgets.FIRST_COMBINED_SHARE)
             best = min(self.plans.values(), key=lambda each: each.rank)
@@ -287,13 +283,24 @@ class Starts:
                 self.plans[_COMBINED] = plan
 
     def _choose_axes(self, search: Search) -> None:
-        """A plan, one axis at a time."""
-        until = max(search.deadline, planning_time() + budgets.FIRST_AXES_SECONDS)
+        """Plans, one axis at a time: in seconds, first one in which no result stays in parts."""
+        began = planning_time()
         if search.memory is not None:
-            until = part_of_time(search.deadline, budgets.LIMITED_AXES_SHARE)
+            search = search.hurried(budgets.LIMITED_AXES_SHARE)
         with suppress(UnsolvedError, PlanError):
-            plan = choose_by_blocks(replace(search, deadline=until), (1,), needed=False)
+            if isinstance(search.price, PriceInSeconds) and search.memory is None:
+                plan = choose_by_blocks(without_parts(search), (1,), needed=False)
+                self.plans[_WHOLE] = found_without_parts(search, plan)
+                if has_passed(search.deadline - budgets.TIMES_WHOLE * (planning_time() - began)):
+                    return
+            plan = choose_by_blocks(search, (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)
+
+    def _put_together(self, name: str, search: Search, others: Iterable[Search]) -> None:
+        """The best of the plans so far and of what other searches begin with."""
+        if search.memory is None and not search.loose:
+            with suppress(UnsolvedError, PlanError):
+                self.plans[name] = put_together(search, self.plans.values(), others)
 
     def _fitting(self, named: Mapping[str, Search]) -> Iterator[tuple[str, Outcome]]:
         """What is found without the limit on memory, which takes far less time, made to fit."""
@@ -417,15 +424,6 @@ def _starts(
             assert plan is not None  # noqa: S101 - else an error was raised
             yield name, replace(plan, bound=0)
             least = min(least, plan.cost)
-
-
-def _ways(search: Search) -> float:
-    """How many ways of cutting its vertices a strategy leaves: those with few are planned soon."""
-    views = planned_views(search.graph)
-    rows = (search.vectors(search.graph[name], view) for name, view in views)
-    with suppress(PlanError):  # too many to list
-        return sum(0 if each is None else len(each) for each in rows)
-    return inf
 
 
 def _in_bytes(search: Search) -> Search:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from math import inf, prod
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ from eindecomp.errors import PlanError
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import tile_operations
 from eindecomp.lang.dtypes import widen
-from eindecomp.layout.cut import Cut, largest_side, pending_in
+from eindecomp.layout.cut import Cut, combined, largest_side, pending_in
 from eindecomp.layout.mesh import ROWS, Mesh
 from eindecomp.layout.overlaps import covers, moved
 from eindecomp.layout.view import View, dim_parts, tile_sides
@@ -162,14 +163,17 @@ class PriceInSeconds:
 
     def fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:
         """Bytes over bandwidth, level by level, and a latency for each round."""
+        if all(pending_in(cut) is None for cut in (*held, *needed)):
+            return self._fetch(held, needed, item)
+        # Cuts that differ only in where parts lie move alike.
+        own = dict(zip(dict.fromkeys(map(combined, held)), count(), strict=False))
+        other = dict(zip(dict.fromkeys(map(combined, needed)), count(), strict=False))
+        table = self._fetch([*own], [*other], item)
 
         def whole(held: Sequence[Cut], needed: Sequence[Cut], first: int) -> Any:
-            seconds = self._fetch(held, needed, item)
+            seconds = table[np.ix_([own[cut] for cut in held], [other[cut] for cut in needed])]
             return np.where(moved(self.mesh, held, needed, first) > 0, seconds, 0.0)
 
-        has_parts = any(pending_in(cut) is not None for cut in (*held, *needed))
-        if not has_parts:
-            return self._fetch(held, needed, item)
         return fetched_in_parts(self.mesh, held, needed, whole)
 
     def _fetch(self, held: Sequence[Cut], needed: Sequence[Cut], item: int) -> Any:

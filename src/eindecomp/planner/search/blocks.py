@@ -25,6 +25,7 @@ from eindecomp.planner.search.search import (
     Outcome,
     Search,
     all_axes,
+    allowed_vectors,
     better,
     is_enough,
     is_open,
@@ -41,7 +42,7 @@ from eindecomp.planner.space.choices import (
 from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.layout_rules import alike_vertices
 from eindecomp.planner.space.pieces import Levels, Vector, pieces_of
-from eindecomp.planner.space.viable import FixedParts, some_vectors
+from eindecomp.planner.space.viable import FixedParts
 from eindecomp.solve.clock import has_passed, planning_time
 
 
@@ -181,9 +182,7 @@ def any_plan(search: Search) -> Outcome:
 def _any_assignment(search: Search, vertex: Vertex, view: View) -> Assignment:
     """Any assignment into the most pieces, for a vertex to which earlier blocks left no choice."""
     mesh = search.mesh
-    parts = some_vectors(view, mesh, budgets.SOME_VECTORS)
-    if search.restriction is not None:
-        parts = parts[search.restriction(vertex, view, parts, mesh)]
+    parts = allowed_vectors(search, vertex, view)
     if not len(parts):
         if mesh.devices < search.devices:
             return unassigned(view)  # the inner axes will cut it

@@ -24,7 +24,15 @@ from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.view import View
 from eindecomp.planner import budgets
 from eindecomp.planner.search.relaxation import Relaxed
-from eindecomp.planner.search.search import Outcome, Search, solve
+from eindecomp.planner.search.search import (
+    Outcome,
+    Search,
+    allowed_vectors,
+    in_no_parts,
+    part_of_time,
+    solve,
+    without_parts,
+)
 from eindecomp.planner.space.choices import (
     Assignment,
     Choices,
@@ -39,7 +47,7 @@ from eindecomp.planner.space.following import Wanted, axes_for, left_over, place
 from eindecomp.planner.space.homes import Places
 from eindecomp.planner.space.pieces import Levels, Pieces, Vector, pieces_of
 from eindecomp.planner.space.pin import assignments_of, choices_reaching, pinned_choices
-from eindecomp.solve.clock import has_passed
+from eindecomp.solve.clock import has_passed, planning_time
 
 
 def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
@@ -53,6 +61,28 @@ def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
     followers = Followers(replace(search, alike={}), levels, relaxed.pieces)
     followers.begin()
     return followers.solve()
+
+
+def put_together(search: Search, plans: Collection[Outcome], others: Iterable[Search]) -> Outcome:
+    """The best of plans and of what other searches begin with, in a second or while there is time.
+
+    One elimination chooses what each vertex does. Without plans, there is time for one.
+    """
+    least = budgets.LEAST_SEARCH if plans else budgets.FIRST_PLAN_GRACE
+    late = max(search.deadline, planning_time() + least)
+    every = Followers(replace(search, alike={}, deadline=late), (search.mesh.sizes,))
+    every.options = {name: {} for name in every.views}
+    for plan in plans:
+        every.take(plan)
+    until = part_of_time(late, budgets.BEGINNING_SHARE)
+    for other in others:
+        if has_passed(until):
+            break
+        every.begin_as(other)
+    best = every.solve(min(plans, key=lambda each: each.rank, default=None))
+    if best is None:
+        raise UnsolvedError("layouts that follow one another lead to no plan")
+    return best
 
 
 def combine(
@@ -157,6 +187,15 @@ class Followers:
                 needs = [self._need(r, k, decided[r][0]) for r, k in known]
                 self._let_lie(name, self.pieces[name].own if self.pieces else None, needs)
 
+    def begin_as(self, search: Search) -> None:
+        """Add options to begin with under another search in which no result stays in parts."""
+        late = replace(search, deadline=self.search.deadline)
+        own = Followers(without_parts(late), self.levels, prices=self.prices)
+        own.begin()
+        for name, options in own.options.items():
+            padded = (in_no_parts(self.views[name], *option) for option in options)
+            self.options[name] |= dict.fromkeys(padded)
+
     def _first(self, name: str, held: Mapping[int, Cut]) -> Iterator[Option]:
         """Options that follow what is held, each time another input first: of the given pieces."""
         view = self.views[name]
@@ -170,10 +209,20 @@ class Followers:
                     yield own, places
                 if not (view.stays or view.ways):
                     continue  # else parts may lie where nobody can read them
-            rows = tuple(self._taken_over(view, wanted))
-            for own in self.search.restricted(self.vertices[name], view, rows):
+            rows = self.search.restricted(
+                self.vertices[name], view, tuple(self._taken_over(view, wanted))
+            )
+            for own in rows or self._left_open(name, wanted):
                 for places in left_over(view, own, ()):
                     yield own, places
+
+    def _left_open(self, name: str, wanted: Wanted) -> Iterator[Assignment]:
+        """Some assignments that a restriction leaves, as near to what is wanted as they may be."""
+        parts = allowed_vectors(self.search, self.vertices[name], self.views[name])
+        for row in parts[: budgets.FEW_VECTORS].tolist():
+            own = axes_for(self.mesh, (self.mesh.sizes,), tuple((n,) for n in row), wanted)
+            if own is not None:
+                yield own
 
     def _held(self, name: str, homes: Mapping[str, Cut]) -> dict[int, Cut]:
         """Where the inputs of a vertex lie, as far as that is known."""

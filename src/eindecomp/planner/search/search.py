@@ -26,6 +26,7 @@ from eindecomp.planner.space.choices import (
     Choices,
     Decision,
     Layouts,
+    Option,
     choices,
     nestings,
     parts_of_assignments,
@@ -33,10 +34,10 @@ from eindecomp.planner.space.choices import (
     unassigned,
     ways,
 )
-from eindecomp.planner.space.homes import Settled
+from eindecomp.planner.space.homes import Places, Settled
 from eindecomp.planner.space.layout_rules import LayoutRules, read_tensors
 from eindecomp.planner.space.pin import assignments_of, pinned_choices, reaching
-from eindecomp.planner.space.viable import Restriction, vectors_of, viable_parts
+from eindecomp.planner.space.viable import Restriction, some_vectors, vectors_of, viable_parts
 from eindecomp.solve.clock import planning_time, seconds_since
 from eindecomp.solve.least_usage import least_usage
 from eindecomp.solve.minimize import minimize, minimize_ranked
@@ -230,6 +231,12 @@ class Search:
         return self.memory is None and isinstance(self.price, PriceInBytes)
 
 
+def allowed_vectors(search: Search, vertex: Vertex, view: View) -> Ints:
+    """Some partition vectors into the most pieces, of those that the restriction allows."""
+    parts, asked = some_vectors(view, search.mesh, budgets.SOME_VECTORS), search.restriction
+    return parts if asked is None else parts[asked(vertex, view, parts, search.mesh)]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Decisions for every vertex and input that has a home, their cost, and a lower bound."""
@@ -251,6 +258,27 @@ class Outcome:
     def rank(self) -> tuple[float, int]:
         """What the best plan minimizes."""
         return self.cost, self.load
+
+
+def without_parts(search: Search) -> Search:
+    """The same search in which no result stays in parts: far fewer choices."""
+    return replace(search, rules=replace(search.rules, waiting={}))
+
+
+def in_no_parts(view: View, own: Assignment, places: Places) -> Option:
+    """An assignment and places of a search without parts, in a view that may have some."""
+    left = len(view.output) + bool(view.stays) - len(places)
+    return (*own, *[()] * (len(view.labels) - len(own))), (*places, *[()] * left)
+
+
+def found_without_parts(search: Search, plan: Outcome) -> Outcome:
+    """A plan of the search without parts, as one of the search itself."""
+    decisions = dict(plan.decisions)
+    for name, now in plan.decisions.items():
+        view = search.rules.view_of(search.graph, search.graph[name])
+        own, places = in_no_parts(view, now.assignment, now.places)
+        decisions[name] = replace(now, assignment=own, places=places)
+    return replace(plan, decisions=decisions, bound=0)
 
 
 def part_of_time(deadline: float, share: float) -> float:
