@@ -39,7 +39,7 @@ from eindecomp.planner.search.blocks import (
     with_equal_layers,
 )
 from eindecomp.planner.search.choose import choose, is_small
-from eindecomp.planner.search.follow import combine, follow, put_together
+from eindecomp.planner.search.follow import assemble, combine, follow
 from eindecomp.planner.search.relaxation import Relaxed, prices_of, relaxed_of
 from eindecomp.planner.search.search import (
     Outcome,
@@ -127,8 +127,7 @@ def _found(starts: Starts, deadline: float) -> Outcome:
         return replace(only, bound=only.cost)
     search.tell("relax")
     # In seconds, pieces take longer to find than what they would lead to.
-    begins = search.restriction is None or isinstance(search.price, PriceInSeconds)
-    if begins:
+    if search.restriction is None or isinstance(search.price, PriceInSeconds):
         starts.begin(deadline)
     prices = prices_of(search) if _UNLIMITED in starts.plans else None  # no limit is felt
     if prices is not None:
@@ -136,7 +135,7 @@ def _found(starts: Starts, deadline: float) -> Outcome:
     else:
         relaxed = relaxed_of(search, _relax_seconds(search, deadline))
     starts.relaxed = relaxed
-    if not (begins or relaxed.pieces):
+    if not (starts.plans or relaxed.pieces or search.restriction is None):
         starts.begin(deadline)
     first: Outcome | None = None
     is_large = len(search.graph.vertices) > budgets.SMALL_GRAPH
@@ -264,11 +263,11 @@ class Starts:
         is_free = search.restriction is None and not search.rules.pinned and not search.loose
         if is_free and is_limited:
             self.plans |= self._fitting({_UNLIMITED: search})
-        self._put_together(_FIRST, search, [search])  # before anything is searched
+        self._assemble(_FIRST, search, [search])  # before anything is searched
         if not (is_limited and self.plans):
             self._choose_axes(search)
         if is_free:
-            self._put_together(_TOGETHER, search, self.named.values())
+            self._assemble(_TOGETHER, search, self.named.values())
             is_plain = isinstance(search.price, PriceInBytes)
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
             if _AXES not in self.plans:  # what is too wide is no narrower in bytes
@@ -284,23 +283,28 @@ class Starts:
 
     def _choose_axes(self, search: Search) -> None:
         """Plans, one axis at a time: in seconds, first one in which no result stays in parts."""
-        began = planning_time()
-        if search.memory is not None:
-            search = search.hurried(budgets.LIMITED_AXES_SHARE)
+        began, is_timed = planning_time(), isinstance(search.price, PriceInSeconds)
+        late = max(search.deadline, began + (0 if is_timed else budgets.FIRST_AXES_SECONDS))
+        late = search.hurried(budgets.LIMITED_AXES_SHARE).deadline if search.memory else late
+        search = replace(search, deadline=late)
         with suppress(UnsolvedError, PlanError):
-            if isinstance(search.price, PriceInSeconds) and search.memory is None:
-                plan = choose_by_blocks(without_parts(search), (1,), needed=False)
-                self.plans[_WHOLE] = found_without_parts(search, plan)
-                if has_passed(search.deadline - budgets.TIMES_WHOLE * (planning_time() - began)):
+            if is_timed and search.memory is None:
+                plans = [choose_by_blocks(whole := without_parts(search), (1,), needed=False)]
+                spent = planning_time() - began
+                hurried = whole.hurried(budgets.FIRST_COMBINED_SHARE)
+                plans += combine(hurried, (search.mesh.sizes,), plans, 0)
+                self.plans[_WHOLE] = found_without_parts(search, plans[-1])
+                if has_passed(search.deadline - budgets.TIMES_WHOLE * spent):
                     return
             plan = choose_by_blocks(search, (1,), needed=False)
             self.plans[_AXES] = replace(plan, bound=0)
 
-    def _put_together(self, name: str, search: Search, others: Iterable[Search]) -> None:
+    def _assemble(self, name: str, search: Search, others: Iterable[Search]) -> None:
         """The best of the plans so far and of what other searches begin with."""
         if search.memory is None and not search.loose:
             with suppress(UnsolvedError, PlanError):
-                self.plans[name] = put_together(search, self.plans.values(), others)
+                plan = assemble(search, self.plans.values(), others)
+                self.plans |= {} if plan is None else {name: plan}
 
     def _fitting(self, named: Mapping[str, Search]) -> Iterator[tuple[str, Outcome]]:
         """What is found without the limit on memory, which takes far less time, made to fit."""

@@ -14,7 +14,7 @@ from eindecomp.planner import minimize_movement
 from eindecomp.planner.costs.price import PriceInSeconds, price_of
 from eindecomp.planner.minimize_movement import Starts
 from eindecomp.planner.options import described_machine, mesh_of
-from eindecomp.planner.search.follow import put_together
+from eindecomp.planner.search.follow import assemble
 from eindecomp.planner.search.search import Outcome, Search
 from eindecomp.planner.space.choices import parts_by_label
 from eindecomp.planner.space.layout_rules import LayoutRules
@@ -70,9 +70,12 @@ def test_what_comes_first_is_below_what_comes_first_under_any_strategy(
         redundant=machine is not None,
     )
     named = Starts(search).named
-    free = put_together(search, [], [search, *named.values()])
+    free = assemble(search, [], [search, *named.values()])
+    assert free is not None
     for name, own in named.items():
-        assert free.cost <= put_together(own, [], [own]).cost * (1 + 1e-9), name
+        first = assemble(own, [], [own])
+        assert first is not None, name
+        assert free.cost <= first.cost * (1 + 1e-9), name
 
 
 def test_state_may_leave_outer_axes_to_others() -> None:

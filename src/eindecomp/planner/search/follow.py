@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from eindecomp.errors import PlanError, UnsolvedError
@@ -63,8 +64,8 @@ def follow(search: Search, relaxed: Relaxed) -> Outcome | None:
     return followers.solve()
 
 
-def put_together(search: Search, plans: Collection[Outcome], others: Iterable[Search]) -> Outcome:
-    """The best of plans and of what other searches begin with, in a second or while there is time.
+def assemble(search: Search, plans: Collection[Outcome], more: Iterable[Search]) -> Outcome | None:
+    """The best of plans and of what more searches begin with, in a second or while there is time.
 
     One elimination chooses what each vertex does. Without plans, there is time for one.
     """
@@ -75,14 +76,9 @@ def put_together(search: Search, plans: Collection[Outcome], others: Iterable[Se
     for plan in plans:
         every.take(plan)
     until = part_of_time(late, budgets.BEGINNING_SHARE)
-    for other in others:
-        if has_passed(until):
-            break
+    for other in takewhile(lambda _: not has_passed(until), more):
         every.begin_as(other)
-    best = every.solve(min(plans, key=lambda each: each.rank, default=None))
-    if best is None:
-        raise UnsolvedError("layouts that follow one another lead to no plan")
-    return best
+    return every.solve(min(plans, key=lambda each: each.rank, default=None))
 
 
 def combine(
