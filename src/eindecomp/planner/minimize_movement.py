@@ -267,8 +267,9 @@ class Starts:
         if not (is_limited and self.plans):
             self._choose_axes(search)
         if is_free:
-            self._assemble(_TOGETHER, search, self.named.values())
             is_plain = isinstance(search.price, PriceInBytes)
+            if not (is_plain and _AXES in self.plans):  # in bytes, axes lead further by themselves
+                self._assemble(_TOGETHER, search, self.named.values())
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
             if _AXES not in self.plans:  # what is too wide is no narrower in bytes
                 first = dict(sorted(first.items(), key=lambda each: each[1].restriction is None))
@@ -276,7 +277,7 @@ class Starts:
             own = {name: replace(each, deadline=until) for name, each in first.items()}
             self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
         if self.plans and not is_limited and not search.loose:
-            hurried = search.hurried(budgets.FIRST_COMBINED_SHARE)
+            hurried = search.hurried(budgets.FIRST_COMBINED_SHARES[1])
             best = min(self.plans.values(), key=lambda each: each.rank)
             for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
                 self.plans[_COMBINED] = plan
@@ -291,7 +292,7 @@ class Starts:
             if is_timed and search.memory is None:
                 plans = [choose_by_blocks(whole := without_parts(search), (1,), needed=False)]
                 spent = planning_time() - began
-                hurried = whole.hurried(budgets.FIRST_COMBINED_SHARE)
+                hurried = whole.hurried(budgets.FIRST_COMBINED_SHARES[0])
                 plans += combine(hurried, (search.mesh.sizes,), plans, 0)
                 self.plans[_WHOLE] = found_without_parts(search, plans[-1])
                 if has_passed(search.deadline - budgets.TIMES_WHOLE * spent):
