@@ -17,7 +17,7 @@ import numpy as np
 
 from eindecomp.errors import GraphError, LabelWarning, OperandError, quote, suggest
 from eindecomp.graph.infer import group_sizes
-from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Fill, Gather, Input, Op, Reshape, ScatterAdd, Window, sliced
 from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.lang.einsum import EinSum, Sizes, parse_groups, parse_spec, product
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid, find_monoid
@@ -260,9 +260,9 @@ def scatter_op(spec: str, ranks: tuple[int, ...]) -> ScatterAdd:
     return ScatterAdd(rows, at, output[:axis] + output[axis + 1 :], axis, new[0])
 
 
-def slice_op(labels: str, rank: int, ranges: Mapping[str, object], name: str) -> Slice | EinSum:
+def slice_op(labels: str, shape: Shape, ranges: Mapping[str, object], name: str) -> Window | EinSum:
     """Read a slice: ranges by label; without any it is a map that does nothing."""
-    _, output = parse_spec(f"{labels}->{labels}", (rank,))
+    _, output = parse_spec(f"{labels}->{labels}", (len(shape),))
     cuts = {label: window(cut, label) for label, cut in ranges.items()}
     for label in cuts:
         if label not in output:
@@ -270,7 +270,14 @@ def slice_op(labels: str, rank: int, ranges: Mapping[str, object], name: str) ->
     if not cuts:
         return EinSum((output,), output, Arg(0))
     kept = tuple(label for label in output if not isinstance(cuts.get(label), int))
-    return Slice(kept, tuple(cuts.get(label) for label in output))
+    for label, size in zip(output, shape, strict=True):
+        cut = cuts.get(label, (0, size))
+        low, high = (cut, cut + 1) if isinstance(cut, int) else cut
+        if isinstance(cut, int) and not 0 <= cut < size:
+            raise GraphError(f"index {cut} of {name} is outside 0 to {size - 1}")
+        if not 0 <= low <= high <= size:
+            raise GraphError(f"{label} in {low}:{high} is not a range within {name}'s size {size}")
+    return sliced(kept, [cuts.get(label) for label in output], shape)
 
 
 def reshape_op(spec: str, shape: Shape, sizes: Sizes, name: str) -> Reshape | EinSum:

@@ -18,11 +18,12 @@ import numpy as np
 from eindecomp.errors import InputError
 from eindecomp.graph.arrays import check_names, check_outputs, to_array, to_scalars
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Window
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.compile import compile_scalar
 from eindecomp.lang.dtypes import INT64, Array, DType, ScalarTypes, ScalarValues, concrete, widen
 from eindecomp.lang.einsum import EinSum, Labels, Sizes
+from eindecomp.lang.index import CLAMP
 from eindecomp.lang.neutral import safe_combine
 from eindecomp.lang.numpy_backend import NUMPY
 from eindecomp.lang.scalar import Expr, used_scalars, values
@@ -107,6 +108,8 @@ def compute(
     """The array of one vertex from the arrays of its inputs."""
     match vertex.op:
         case EinSum() as op:
+            windows = vertex.windows or (None,) * len(operands)
+            operands = [look(x, own) for x, own in zip(operands, windows, strict=True)]
             steps = EinSumSteps(op, [x.dtype for x in operands], scalars, scalar_types)
             made = steps.finish(steps.partial(operands, vertex.sizes))
         case Fill() as op:
@@ -120,8 +123,8 @@ def compute(
             made = _scatter_add(op, operands[0], operands[1], vertex)
         case Concat() as op:
             made = np.concatenate([x.astype(vertex.dtype) for x in operands], axis=op.axis)
-        case Slice() as op:
-            made = operands[0][tuple(slice(*w) for w in op.windows(operands[0].shape))]
+        case Window() as op:
+            made = look(operands[0], op)
         case Reshape() as op:
             made = _reshape(op, *operands)
         case Input():
@@ -280,6 +283,25 @@ def _check_index(index: Array, size: int, vertex: Vertex) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index.min() if index.min() < 0 else index.max()
         raise InputError(f"{vertex}: index {bad} is outside 0 to {size - 1}")
+
+
+def look(source: Array, window: Window | None) -> Array:
+    """What is read of an array through a window, element by element."""
+    if window is None:
+        return source
+    numbers = dict(zip(window.output, np.indices(window.sizes, sparse=True), strict=True))
+    places: list[Array] = []
+    inside, beyond = np.ones(window.sizes, dtype=bool), np.zeros(window.sizes, source.dtype)
+    for index, size in zip(window.index, source.shape, strict=True):
+        at = sum((times * numbers[label] for label, times in index.terms), np.array(index.offset))
+        there = (at % index.divisor == 0) & (at >= 0) & (at // index.divisor < size)
+        if index.outside not in (None, CLAMP):
+            beyond = np.where(inside & ~there, np.asarray(index.outside, source.dtype), beyond)
+            inside = inside & there
+        places.append(np.clip(at // index.divisor, 0, max(size - 1, 0)))
+    if not source.size or not inside.size:
+        return beyond
+    return np.where(inside, source[tuple(places)], beyond)
 
 
 def _reshape(op: Reshape, source: Array) -> Array:

@@ -6,7 +6,7 @@ derivative of the join by x, times the rule of the aggregation, summed over the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -15,8 +15,10 @@ from eindecomp.errors import GradientError
 from eindecomp.graph.attention_grad import adjoints_of, taken_whole
 from eindecomp.graph.checks import expect
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Window, sliced
 from eindecomp.graph.vertex import Vertex, unused_label
+from eindecomp.graph.window_grad import SeenThrough
+from eindecomp.graph.windows import apart, together
 from eindecomp.lang.differentiate import pullback
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, ScalarItems, Types, kind
 from eindecomp.lang.einsum import EinSum, Labels, Operand, Operands
@@ -25,8 +27,8 @@ from eindecomp.lang.scalar import Arg, Expr, call, chain, replace_args, used_arg
 from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
-Adjoints = list[tuple[int, str]]
-"""Positions of inputs, each with a vertex that adds to its adjoint."""
+Adjoints = list[tuple[str, str]]
+"""Tensors, each with a vertex that adds to its adjoint."""
 MAX_ADDENDS = 8
 """How many adjoints one vertex adds up."""
 
@@ -81,6 +83,9 @@ def _name(tensor: object) -> str:
 
 def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     """One reverse sweep over the vertices, adding adjoints to a copy of the graph."""
+    written = {name for name, own in graph.vertices.items() if isinstance(own.op, Window)}
+    graph = apart(graph)
+    windows = {name for name, own in graph.vertices.items() if isinstance(own.op, Window)} - written
     grown = Graph.of(graph.vertices.values(), (), graph.scalars)
     needed = {vertex.name for vertex in wanted}  # the tensors that change when one of those does
     for vertex in graph.vertices.values():
@@ -102,8 +107,8 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
                         added = _sum_to_input(grown, to, own.operands, own.value, sizes)
                         parts[own.read.name].append(added)
                 continue
-            for position, part in _input_adjoints(grown, vertex, adjoint, needed):
-                parts[vertex.inputs[position]].append(part)
+            for name, part in _input_adjoints(grown, vertex, adjoint, needed, windows):
+                parts[name].append(part)
     gradients = {v.name: adjoints.get(v.name) or _constant(grown, v, 0) for v in wanted}
     outputs = [*(v.name for v in graph.outputs), *gradients.values()]
     # A gradient has its plain name even when it is the sum of parts that took that name first.
@@ -119,7 +124,7 @@ def _sweep(graph: Graph, loss: Vertex, wanted: Sequence[Vertex]) -> Graph:
     )
     ties = {names.get(name, name): names.get(of, of) for name, of in graph.ties.items()}
     outputs = [names.get(name, name) for name in outputs]
-    return Graph.of(vertices, outputs, graph.scalars, ties=ties)
+    return together(Graph.of(vertices, outputs, graph.scalars, ties=ties), written)
 
 
 def _constant(graph: Graph, like: Vertex, value: int) -> str:
@@ -140,41 +145,52 @@ def _total(graph: Graph, vertex: Vertex, parts: list[str]) -> str:
     return parts[0]
 
 
-def _input_adjoints(graph: Graph, vertex: Vertex, adjoint: str, needed: set[str]) -> Adjoints:
-    """What each input of a vertex gets, as pairs of its position and an added vertex."""
+def _input_adjoints(
+    graph: Graph, vertex: Vertex, adjoint: str, needed: set[str], windows: Collection[str]
+) -> Adjoints:
+    """What the inputs of a vertex get, or what is read through those that are `windows`."""
     name = graph.fresh
     match vertex.op:
         case EinSum() as op:
-            return _einsum(graph, vertex, op, adjoint, needed)
+            return _einsum(graph, vertex, op, adjoint, needed, windows)
         case Gather(table, axis, index, output):
             row = unused_label("row", {*output, *table})
             size = {row: graph[vertex.inputs[0]].shape[axis]}
             op = ScatterAdd(output, index, table, axis, row)
             inputs = [adjoint, vertex.inputs[1]]
-            return [(0, graph.add(op, inputs, name(f"grad_{vertex.inputs[0]}"), size).name)]
+            added = graph.add(op, inputs, name(f"grad_{vertex.inputs[0]}"), size)
+            return [(vertex.inputs[0], added.name)]
         case ScatterAdd(source, index, table, axis):
             op = Gather(table, axis, index, tuple(dict.fromkeys((*table, *index))))
             rows = graph.add(op, [adjoint, vertex.inputs[1]], name(f"grad_{vertex.name}_rows"))
             own, sizes = name(f"grad_{vertex.inputs[0]}"), graph[vertex.inputs[0]].sizes_by(source)
             operands = [(rows.name, rows.labels)]
-            return [(0, graph.add_einsum(source, operands, Arg(0), SUM, own, sizes).name)]
+            added = graph.add_einsum(source, operands, Arg(0), SUM, own, sizes)
+            return [(vertex.inputs[0], added.name)]
         case Concat(output):
             return _concat(graph, vertex, output, vertex.op.axis, adjoint, needed)
-        case Slice() as op:
-            [source] = vertex.inputs
-            padded = _pad(graph, op, adjoint, source)
-            if padded == adjoint:  # each gradient has a vertex of its own
-                padded = _map(graph, adjoint, graph[source].labels, Arg(0), source)
-            return [(0, padded)]
+        case Window(output):
+            through = SeenThrough.of(graph, (vertex.name, output), vertex.sizes)
+            read, value = through.read([(adjoint, output)], Arg(0))
+            to = (vertex.inputs[0], tuple(through.output))
+            return [(to[0], _sum_to_input(graph, to, read, value, through.sizes))]
         case Reshape(before, after, sizes):
             order = dict(sizes)
             back = Reshape(after, before, tuple((la, order[la]) for group in after for la in group))
-            return [(0, graph.add(back, [adjoint], name(f"grad_{vertex.inputs[0]}")).name)]
+            added = graph.add(back, [adjoint], name(f"grad_{vertex.inputs[0]}"))
+            return [(vertex.inputs[0], added.name)]
         case Fill() | Input():
             return []
 
 
-def _einsum(graph: Graph, vertex: Vertex, op: EinSum, adjoint: str, needed: set[str]) -> Adjoints:
+def _einsum(
+    graph: Graph,
+    vertex: Vertex,
+    op: EinSum,
+    adjoint: str,
+    needed: set[str],
+    windows: Collection[str],
+) -> Adjoints:
     operands = list(zip(vertex.inputs, op.inputs, strict=True))
     types = [graph[name].dtype for name in vertex.inputs]
     wanted = [k for k in used_args(op.join) if vertex.inputs[k] in needed]
@@ -189,8 +205,15 @@ def _einsum(graph: Graph, vertex: Vertex, op: EinSum, adjoint: str, needed: set[
     adjoints: Adjoints = []
     for k in differentiable:
         value = _pulled_back(op.join, k, back.adjoints, tuple(types), scalars)
-        if value is not None:
-            adjoints.append((k, _sum_to_input(graph, operands[k], everything, value, sizes)))
+        if value is None:
+            continue
+        to, read, own = operands[k], everything, sizes
+        if to[0] in windows and len({*to[1]}) == len(to[1]):
+            # Straight to what the window reads: its own adjoint would be as large as all it shows.
+            through = SeenThrough.of(graph, to, sizes)
+            read, value = through.read(everything, value)
+            to, own = (through.source.name, tuple(through.output)), through.sizes
+        adjoints.append((to[0], _sum_to_input(graph, to, read, value, own)))
     return adjoints
 
 
@@ -263,42 +286,17 @@ def _concat(
 ) -> Adjoints:
     adjoints: Adjoints = []
     start = 0
-    for k, name in enumerate(vertex.inputs):
+    for name in vertex.inputs:
         stop = start + graph[name].shape[axis]
         if name in needed:
             ranges = tuple((start, stop) if k == axis else None for k in range(len(labels)))
-            part = graph.add(Slice(labels, ranges), [adjoint], graph.fresh(f"grad_{name}")).name
+            op = sliced(labels, ranges, vertex.shape)
+            part = graph.add(op, [adjoint], graph.fresh(f"grad_{name}")).name
             if graph[part].dtype != graph[name].dtype:
                 part = _map(graph, part, labels, call(graph[name].dtype.name, Arg(0)), name)
-            adjoints.append((k, part))
+            adjoints.append((name, part))
         start = stop
     return adjoints
-
-
-def _pad(graph: Graph, op: Slice, adjoint: str, name: str) -> str:
-    """Put zeros around a slice's adjoint, one dimension after another."""
-    source = graph[name]
-    labels: Labels = ()
-    for k, label in enumerate(op.input):
-        labels += (label or unused_label(f"at{k}", {*op.output, *labels}),)
-    if labels != op.output:
-        # Dimensions of which one index was taken come back, of size 1 first.
-        ones = dict.fromkeys(labels, 1) | graph[adjoint].sizes_by(op.output)
-        operands = [(adjoint, op.output)]
-        own = graph.fresh(f"grad_{name}")
-        adjoint = graph.add_einsum(labels, operands, Arg(0), name=own, sizes=ones).name
-    for axis, (start, stop) in enumerate(op.windows(source.shape)):
-        parts = [adjoint]
-        for size, at in ((start, 0), (source.shape[axis] - stop, len(parts) + 1)):
-            if size:
-                sizes = graph[adjoint].sizes_by(labels) | {labels[axis]: size}
-                zero = Fill(labels, call(source.dtype.name, 0))
-                made = graph.add(zero, [], graph.fresh(f"grad_{name}_zero"), sizes)
-                parts.insert(at, made.name)
-        if len(parts) > 1:
-            whole = Concat(labels, labels[axis])
-            adjoint = graph.add(whole, parts, graph.fresh(f"grad_{name}")).name
-    return adjoint
 
 
 # How an adjoint passes through an aggregation, back to the joined values

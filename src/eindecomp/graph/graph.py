@@ -18,14 +18,14 @@ from eindecomp.graph.checks import (
     slice_op,
     warn_of_lone_labels,
 )
-from eindecomp.graph.ops import Concat, Fill, Input, Slice
+from eindecomp.graph.ops import Concat, Fill, Input, sliced
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.vertex_table import Tensor, VertexTable
 from eindecomp.graph.write import Picture, write_scalar, write_vertex
 from eindecomp.lang import dtypes
 from eindecomp.lang.einsum import Labels, Operands, is_ellipsis_label, parse_spec
 from eindecomp.lang.monoid import Monoid, declaration
-from eindecomp.lang.names import check_name
+from eindecomp.lang.names import IDENTIFIER, check_name
 from eindecomp.lang.scalar import Arg, Expr, Number, replace_args, used_args
 
 
@@ -51,7 +51,7 @@ class Graph(VertexTable):
     def __str__(self) -> str:
         lines = [write_scalar(name, dtype) for name, dtype in self._scalars.items()]
         lines += [declaration(monoid) for monoid in self._monoids.values()]
-        lines += [write_vertex(vertex) for vertex in self._vertices.values()]
+        lines += [write_vertex(each, self._vertices) for each in self._vertices.values()]
         if self._outputs:
             lines.append(f"output {', '.join(self._outputs)}")
         lines += [f"tie {name} <- {result}" for name, result in self._ties.items()]
@@ -203,8 +203,37 @@ class Graph(VertexTable):
             ranges: The first index and the end by label, such as `{"j": (2, 10)}`.
             name: What the result is called, such as `"Z"`.
         """
-        names, (rank,) = self._ranked(source)
-        return self.add(slice_op(labels, rank, ranges, names[0]), names, name)
+        own = self._own(source)
+        return self.add(slice_op(labels, self[own].shape, ranges, own), [own], name)
+
+    def window(
+        self,
+        spec: str,
+        source: Tensor,
+        sizes: Mapping[str, int] | None = None,
+        name: str | None = None,
+    ) -> Vertex:
+        """Add elements of a tensor at computed places, which `ed.plan` never stores.
+
+        Args:
+            spec: An index for each dimension, such as `"b, 2*w + r - 1 else 0"`.
+            source: What is read, such as `"X"`.
+            sizes: Those of labels that the tensor does not tell, such as `{"w": 5, "r": 3}`.
+            name: What the result is called, such as `"Z"`.
+
+        Examples:
+            >>> g = Graph()
+            >>> X, K = g.input("X", {"b": 2, "x": 10}), g.input("K", {"r": 3})
+            >>> W = g.window("b, 2*w + r - 1 else 0", X, {"w": 5, "r": 3}, name="W")
+            >>> g.einsum("b w r, r -> b w", W, K, name="Z")
+            <Vertex Z[b: 2, w: 5] float32: EinSum of W, K>
+        """
+        sizes, name = label_map(sizes or {}), self.fresh("T") if name is None else name
+        words = dict.fromkeys(IDENTIFIER.findall(expect(spec, str, "indices")))
+        labels = [word for word in words if word not in ("else", "clamp", "wrap", "inf")]
+        told = (f"{label}: {sizes[label]}" if label in sizes else label for label in labels)
+        text = f"{name}[{', '.join(told)}] <- {self._own(source)}[{spec}]"
+        return from_above("graph.text.elaborate").extend(self, text, "window")[name]
 
     def reshape(
         self,
@@ -264,7 +293,7 @@ def _broadcast(graph: Graph, operands: Operands) -> Operands:
         if any(stretched):
             kept = tuple(la for la, gone in zip(labels, stretched, strict=True) if not gone)
             ranges = tuple(0 if gone else None for gone in stretched)
-            name, labels = graph.add(Slice(kept, ranges), [name]).name, kept
+            name, labels = graph.add(sliced(kept, ranges, graph[name].shape), [name]).name, kept
         stretched_operands.append((name, labels))
     return stretched_operands
 

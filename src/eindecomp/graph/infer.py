@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from eindecomp.errors import GraphError, OperandError
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Window
 from eindecomp.graph.vertex import Shape, Vertex, show
 from eindecomp.lang.dtypes import (
     INT64,
@@ -23,6 +23,7 @@ from eindecomp.lang.dtypes import (
     to_number,
 )
 from eindecomp.lang.einsum import EinSum, Labels, Sizes
+from eindecomp.lang.index import CLAMP, Index
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import Expr, used_scalars, values
 from eindecomp.lang.scalar_types import result_type, type_of
@@ -41,20 +42,28 @@ Operand = Vertex | BareOperand
 
 
 def infer(
-    op: Op, operands: Sequence[Operand], sizes: Sizes, scalars: ScalarTypes
+    op: Op,
+    operands: Sequence[Operand],
+    sizes: Sizes,
+    scalars: ScalarTypes,
+    windows: Sequence[Window | None] = (),
 ) -> tuple[Shape, DType]:
     """The shape and type of a vertex; `sizes` are those of labels no input has.
+
+    An EinSum reads operands through `windows`, if there are any.
 
     >>> from eindecomp.lang.dtypes import dtype
     >>> infer(Concat(("i",), "i"), [BareOperand("X", (2,), dtype("float32"))] * 2, {}, {})
     ((4,), dtype('float32'))
     """
-    counts: dict[type, int] = {Gather: 2, ScatterAdd: 2, Slice: 1, Reshape: 1}
+    counts: dict[type, int] = {Gather: 2, ScatterAdd: 2, Window: 1, Reshape: 1}
     count = len(op.inputs) if isinstance(op, EinSum) else counts.get(type(op), len(operands))
     if len(operands) != count:
         raise GraphError(f"this {type(op).__name__} has {count} inputs, got {len(operands)}")
     match op:
         case EinSum():
+            if windows:
+                operands = [seen(*pair) for pair in zip(operands, windows, strict=True)]
             return _einsum(op, operands, sizes, scalars)
         case Fill():
             return _fill(op, sizes, scalars)
@@ -64,8 +73,9 @@ def infer(
             return _scatter_add(op, operands, sizes)
         case Concat():
             return _concat(op, operands)
-        case Slice():
-            return _slice(op, operands)
+        case Window():
+            made = seen(operands[0], op)
+            return made.shape, made.dtype
         case Reshape():
             return _reshape(op, operands)
         case Input():
@@ -180,26 +190,37 @@ def _concat(op: Concat, operands: Sequence[Operand]) -> tuple[Shape, DType]:
     return _pick(op.output, sizes | {op.along: total}), dtype
 
 
-def _slice(op: Slice, operands: Sequence[Operand]) -> tuple[Shape, DType]:
-    [source] = operands
-    if len(op.ranges) != len(source.shape):
-        named = ",".join(label or "…" for label in op.input)
+def seen(source: Operand, window: Window | None) -> Operand:
+    """What is read of a tensor through a window: all of it without one."""
+    if window is None:
+        return source
+    if len(window.index) != len(source.shape):
+        named = ", ".join(map(str, window.index))
         raise GraphError(
-            f"{source.name}[{named}] has {len(op.ranges)} indices, but {source.name} has shape "
+            f"{source.name}[{named}] has {len(window.index)} indices, but {source.name} has shape "
             f"{source.shape}"
         )
-    shape: list[int] = []
-    windows = op.windows(source.shape)
-    for label, size, (start, stop) in zip(op.input, source.shape, windows, strict=True):
-        if label is None and not 0 <= start < size:
-            raise GraphError(f"index {start} of {source.name} is outside 0 to {size - 1}")
-        if not 0 <= start <= stop <= size:
-            raise GraphError(
-                f"{label} in {start}:{stop} is not a range within {source.name}'s size {size}"
-            )
-        if label is not None:
-            shape.append(stop - start)
-    return tuple(shape), source.dtype
+    if 0 not in window.sizes:
+        for index, size in zip(window.index, source.shape, strict=True):
+            check_reach(index, size, window.by_label, source.name)
+    return BareOperand(source.name, window.sizes, source.dtype)
+
+
+def check_reach(index: Index, size: int, sizes: Sizes, name: str) -> None:
+    """Refuse an index that may leave a dimension where nothing says what lies outside."""
+    low, high = index.reach(sizes)
+    if index.outside is None and not 0 <= low <= high < size:
+        within = "" if not index.terms else f" for {_ranges(index, sizes)}"
+        raise GraphError(
+            f"index {index} of {name} goes from {low} to {high}{within}, outside 0 to {size - 1}: "
+            f"say what lies there, as in '{index} else 0', or make the range smaller"
+        )
+    if index.outside == CLAMP and not size:
+        raise GraphError(f"index {index} of {name}: a dimension of size 0 has no nearest element")
+
+
+def _ranges(index: Index, sizes: Sizes) -> str:
+    return ", ".join(f"{label} in 0:{sizes[label]}" for label in index.labels)
 
 
 def _reshape(op: Reshape, operands: Sequence[Operand]) -> tuple[Shape, DType]:

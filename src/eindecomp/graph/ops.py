@@ -5,12 +5,13 @@ Every kind knows its output labels; what its inputs must look like and what come
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from eindecomp.errors import GraphError
 from eindecomp.lang.einsum import MAX_LABELS, EinSum, Labels
+from eindecomp.lang.index import Index
 from eindecomp.lang.names import CONSTANTS, check_label
 from eindecomp.lang.scalar import Expr, Tuple, used_args
 
@@ -116,37 +117,70 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """A range along each dimension, or one index. Text: `Z[i,j] <- X[i, j in 2:10, 0]`.
+class Window:
+    """Elements of a tensor at computed places. Text: `Z[b,w,r] <- X[b, 2*w + r - 1 else 0]`.
 
-    There is one entry of `ranges` for each dimension of the input: a start and a stop, an index
-    whose dimension goes, or None for all of it.
+    There is one `index` for each dimension of the input, and a size for each label of the output.
+    Slices are windows, `Z[i,j] <- X[i, j in 2:10, 0]`: of an index without labels, one element is
+    read, and the dimension goes.
     """
 
     output: Labels
-    ranges: tuple[tuple[int, int] | int | None, ...]
+    sizes: tuple[int, ...]
+    index: tuple[Index, ...]
 
     def __post_init__(self) -> None:
         _check_distinct(self.output)
-        kept = [window for window in self.ranges if not isinstance(window, int)]
-        if len(kept) != len(self.output):
-            raise GraphError(f"a slice of {self.output} needs {len(self.output)} ranges")
-        if all(window is None for window in self.ranges):
-            raise GraphError("a slice without a range is a map, which an EinSum does")
+        read = {label for index in self.index for label in index.labels}
+        if read != set(self.output) or len(self.sizes) != len(self.output):
+            raise GraphError(f"indices over {sorted(read)} cannot yield {self.output}")
 
     @property
-    def input(self) -> tuple[str | None, ...]:
-        """The label of each dimension of the input, None for one that goes."""
-        names = iter(self.output)
-        return tuple(None if isinstance(window, int) else next(names) for window in self.ranges)
+    def by_label(self) -> dict[str, int]:
+        """The size of each label."""
+        return dict(zip(self.output, self.sizes, strict=True))
 
-    def windows(self, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-        """The start and stop along every dimension of an input of this shape."""
-        windows: list[tuple[int, int]] = []
-        for window, size in zip(self.ranges, shape, strict=True):
-            at = (window, window + 1) if isinstance(window, int) else window
-            windows.append(at or (0, size))
-        return tuple(windows)
+    def ranges(self, shape: Sequence[int]) -> tuple[Range, ...] | None:
+        """The range along each dimension of an input of this shape; None if it is no slice."""
+        ranges: list[Range] = []
+        labels: list[str] = []
+        for index, size in zip(self.index, shape, strict=True):
+            match index:
+                case Index((), at, 1, None):
+                    ranges.append(at)
+                case Index(((label, 1),), low, 1, None):
+                    labels.append(label)
+                    window = low, low + self.by_label[label]
+                    ranges.append(None if window == (0, size) else window)
+                case _:
+                    return None
+        return tuple(ranges) if tuple(labels) == self.output else None
+
+
+Range = tuple[int, int] | int | None
+"""A part of a dimension: a start and a stop; one index, whose dimension goes; or all of it."""
+
+
+def sliced(output: Labels, ranges: Sequence[Range], shape: Sequence[int]) -> Window:
+    """A range along each dimension of an input of this shape, or one index.
+
+    >>> print(*sliced(("i",), (2, (3, 5)), (4, 6)).index)
+    2 i + 3
+    """
+    if all(window is None for window in ranges):
+        raise GraphError("a slice without a range is a map, which an EinSum does")
+    kept = [window for window in ranges if not isinstance(window, int)]
+    if len(kept) != len(output) or len(ranges) != len(shape):
+        raise GraphError(f"a slice of {output} needs {len(output)} ranges")
+    names, sizes, index = iter(output), list[int](), list[Index]()
+    for window, size in zip(ranges, shape, strict=True):
+        if isinstance(window, int):
+            index.append(Index((), window))
+            continue
+        low, high = window or (0, size)
+        sizes.append(high - low)
+        index.append(Index(((next(names), 1),), low))
+    return Window(output, tuple(sizes), tuple(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +222,7 @@ class Reshape:
         return tuple(labels)
 
 
-Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Slice | Reshape
+Op = Input | EinSum | Fill | Gather | ScatterAdd | Concat | Window | Reshape
 
 
 def _check_distinct(*tensors: Labels) -> None:
@@ -205,6 +239,8 @@ def relabel(op: Op, name: Callable[[str], str]) -> Op:
     """The same operation under other labels, which are all the strings that it holds."""
 
     def renamed(part: Any) -> Any:
+        if isinstance(part, Index):
+            return replace(part, terms=renamed(part.terms))
         if isinstance(part, tuple):
             return tuple(renamed(item) for item in cast("tuple[Any, ...]", part))
         return name(part) if isinstance(part, str) else part

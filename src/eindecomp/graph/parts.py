@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Gather, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Gather, Reshape, ScatterAdd, Window
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import Types
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.homomorphism import carried, parts_of_join
+from eindecomp.lang.index import CLAMP
 from eindecomp.lang.monoid import BUILTIN, SUM, Monoid
 
 Operands = frozenset[int]
@@ -119,8 +120,11 @@ def _sets(vertex: Vertex, agg: Monoid, types: Types) -> tuple[Operands, ...]:
     """The sets of operands that a vertex can read in parts of ⊕."""
     match vertex.op:
         case EinSum() as op:
-            return parts_of_join(op.join, agg, types)
-        case Slice() | Reshape() | Gather():
+            every = parts_of_join(op.join, agg, types)
+            return every if all(_is_kept(own, agg, types) for own in vertex.windows) else ()
+        case Window() as op if not _is_kept(op, agg, types):
+            return ()
+        case Window() | Reshape() | Gather():
             return (frozenset({0}),)
         case Concat():
             return (frozenset(range(len(vertex.inputs))),)
@@ -128,6 +132,15 @@ def _sets(vertex: Vertex, agg: Monoid, types: Types) -> tuple[Operands, ...]:
             return (frozenset({0}),)
         case _:
             return ()
+
+
+def _is_kept(window: Window | None, agg: Monoid, types: Types) -> bool:
+    """Whether what is read outside a tensor is, if anything, the identity of ⊕."""
+    said = () if window is None else (index.outside for index in window.index)
+    numbers = [value for value in said if value is not None and value != CLAMP]
+    if not numbers or agg.width > 1:
+        return not numbers
+    return all(value == agg.identity_for((types[0],))[0] for value in numbers)
 
 
 def _result(vertex: Vertex, operands: Operands, agg: Monoid, types: Types) -> Monoid | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from eindecomp.errors import GraphError
-from eindecomp.graph.ops import Op
+from eindecomp.graph.ops import Op, Window, relabel
 from eindecomp.lang.dtypes import DType
-from eindecomp.lang.einsum import Labels
+from eindecomp.lang.einsum import EinSum, Labels, canonical_inputs
 from eindecomp.lang.names import check_name
+from eindecomp.lang.scalar import Arg
 
 MAX_ELEMENTS = 2**62
 
@@ -52,6 +53,8 @@ class Vertex:
         dtype: The type of its items, such as `float32`.
         reduce_dtype: The type in which partial results of it travel, such as `bfloat16`; None for
             that in which they accumulate.
+        windows: For each input the places at which an EinSum reads it, such as `(None,)`, which
+            reads all; by default it reads all of each.
 
     Examples:
         >>> import eindecomp as ed
@@ -65,12 +68,19 @@ class Vertex:
     shape: Shape
     dtype: DType
     reduce_dtype: DType | None = None
+    windows: tuple[Window | None, ...] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name, "tensor")
         check_shape(self.shape)
         if len(self.shape) != len(self.op.output):
             raise GraphError(f"{show(self.name, self.op.output)} cannot have shape {self.shape}")
+        if self.windows:
+            read = self.op.inputs if isinstance(self.op, EinSum) else ()
+            pairs = zip(self.windows, read, strict=False)
+            fits = all(own is None or own.output == labels for own, labels in pairs)
+            if len(self.windows) != len(read) or not fits or not any(self.windows):
+                raise GraphError(f"{show(self.name, self.op.output)} does not read such windows")
 
     @property
     def labels(self) -> Labels:
@@ -102,3 +112,31 @@ class Vertex:
         sizes = ", ".join(f"{label}: {size}" for label, size in self.sizes.items())
         made = type(self.op).__name__ + (f" of {', '.join(self.inputs)}" if self.inputs else "")
         return f"<Vertex {self.name}[{sizes}] {self.dtype}: {made}>"
+
+
+def reading_through(vertex: Vertex, windows: Mapping[str, Vertex]) -> Vertex:
+    """An EinSum that reads what some of the windows read; one that only transposes is a window."""
+    op = vertex.op
+    if not isinstance(op, EinSum):
+        return vertex
+    inputs, own = list(vertex.inputs), list(vertex.windows or (None,) * len(vertex.inputs))
+    for k, (name, labels) in enumerate(zip(vertex.inputs, op.inputs, strict=True)):
+        seen = windows.get(name)
+        if seen is None or own[k] is not None or len({*labels}) < len(labels):
+            continue
+        names = dict(zip(seen.op.output, labels, strict=True))
+        window = relabel(seen.op, names.__getitem__)
+        assert isinstance(window, Window)  # noqa: S101
+        inputs[k], own[k] = seen.inputs[0], window
+    if not any(own):
+        return vertex
+    only = own[0]
+    is_move = op.join == Arg(0) and op.agg is None and len(inputs) == 1
+    if is_move and only is not None and {*op.output} == {*only.output}:
+        sizes = tuple(only.by_label[label] for label in op.output)
+        return replace(vertex, op=replace(only, output=op.output, sizes=sizes), inputs=(inputs[0],))
+    join, order = canonical_inputs(op.join, [*zip(inputs, op.inputs, own, strict=True)])
+    names, labels, windows_of = zip(*order, strict=True)
+    return replace(
+        vertex, op=replace(op, inputs=labels, join=join), inputs=names, windows=windows_of
+    )

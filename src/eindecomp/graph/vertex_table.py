@@ -8,14 +8,14 @@ which makes the table's order a topological one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from eindecomp.errors import GraphError, naming, suggest
 from eindecomp.graph.checks import check_tie, expect, monoid_of, register
 from eindecomp.graph.infer import infer
-from eindecomp.graph.ops import Fill, Input, Op
-from eindecomp.graph.vertex import Shape, Vertex
+from eindecomp.graph.ops import Fill, Input, Op, Window
+from eindecomp.graph.vertex import Shape, Vertex, reading_through
 from eindecomp.lang import dtypes
 from eindecomp.lang.dtypes import DType, ScalarTypes
 from eindecomp.lang.einsum import EinSum, Labels, Operand, Sizes, canonical_inputs, make_einsum
@@ -146,8 +146,9 @@ class VertexTable:
         """
         sizes = vertex.sizes
         if isinstance(vertex.op, EinSum):
-            for name, labels in zip(vertex.inputs, vertex.op.inputs, strict=True):
-                sizes |= self[name].sizes_by(labels)
+            windows = vertex.windows or (None,) * len(vertex.inputs)
+            for name, labels, own in zip(vertex.inputs, vertex.op.inputs, windows, strict=True):
+                sizes |= self[name].sizes_by(labels) if own is None else own.by_label
         return sizes
 
     def fresh(self, stem: str) -> str:
@@ -257,6 +258,22 @@ class VertexTable:
             name = self.fresh("T") if name is None else name
             return self._store(Vertex(name, op, tuple(inputs), shape, dtype))
 
+    def read_through(self, reader: Vertex, windows: Collection[str]) -> Vertex:
+        """Let the vertex that was added last read what windows read that nothing else does.
+
+        Args:
+            reader: That vertex, such as `graph["Z"]`.
+            windows: The names of vertices of its own, such as `["Z_1"]`.
+        """
+        own = {name: self[name] for name in windows if isinstance(self[name].op, Window)}
+        if own:
+            del self._vertices[reader.name]
+            reader = reading_through(reader, own)
+            for name in {*own} - {*reader.inputs}:
+                del self._vertices[name]
+            self._store(reader)
+        return reader
+
     def numbers(self, label: str, size: int, name: str | None = None) -> Vertex:
         """Add the numbers of a label, 0 to its size: what it stands for as a value in a join.
 
@@ -281,7 +298,7 @@ class VertexTable:
                 raise GraphError(f"{vertex} reads {name!r}, which does not come before it")
         if not isinstance(vertex.op, Input):
             with naming(vertex.name):
-                made = self._infer(vertex.op, vertex.inputs, vertex.sizes)
+                made = self._infer(vertex.op, vertex.inputs, vertex.sizes, vertex.windows)
             shape, dtype = made
             fits = dtypes.widen(vertex.dtype) == dtypes.widen(dtype)
             if vertex.shape != shape or not (fits or vertex.dtype == vertex.reduce_dtype):
@@ -300,8 +317,14 @@ class VertexTable:
         self._vertices[vertex.name] = vertex
         return vertex
 
-    def _infer(self, op: Op, inputs: Sequence[str], sizes: Sizes | None) -> tuple[Shape, DType]:
-        return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars)
+    def _infer(
+        self,
+        op: Op,
+        inputs: Sequence[str],
+        sizes: Sizes | None,
+        windows: Sequence[Window | None] = (),
+    ) -> tuple[Shape, DType]:
+        return infer(op, [self[name] for name in inputs], sizes or {}, self._scalars, windows)
 
     def _own(self, tensor: Tensor) -> str:
         if isinstance(tensor, str):

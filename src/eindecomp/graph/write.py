@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eindecomp.above import from_above
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
-from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Window
+from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.lang.dtypes import FLOAT32, DType
 from eindecomp.lang.einsum import EinSum
+from eindecomp.lang.index import Index
 from eindecomp.lang.scalar import to_text, used_args
 
 
@@ -19,15 +20,15 @@ def write_scalar(name: str, dtype: DType) -> str:
     return f"scalar {name}{_suffix(dtype)}"
 
 
-def write_vertex(vertex: Vertex) -> str:
-    """One vertex as a statement."""
+def write_vertex(vertex: Vertex, vertices: Mapping[str, Vertex]) -> str:
+    """One vertex of a graph as a statement."""
     name, inputs = vertex.name, vertex.inputs
+    shapes = [vertices[source].shape for source in inputs]
     match vertex.op:
         case Input(output):
             return f"input {_ref(name, output, vertex.sizes)}{_suffix(vertex.dtype)}"
         case EinSum() as op:
-            new = {label: vertex.sizes[label] for label in op.broadcast}
-            return f"{_ref(name, op.output, new)} <- {_einsum(op, inputs)}"
+            return _write_einsum(vertex, op, shapes)
         case Fill(output, value):
             return f"{_ref(name, output, vertex.sizes)} <- fill {to_text(value, output)}"
         case Gather(table, axis, index, output):
@@ -40,37 +41,62 @@ def write_vertex(vertex: Vertex) -> str:
         case Concat(output, along):
             parts = ", ".join(_ref(part, output) for part in inputs)
             return f"{_ref(name, output)} <- concat[{along}]({parts})"
-        case Slice(output) as op:
-            items = [_window(*pair) for pair in zip(op.input, op.ranges, strict=True)]
-            return f"{_ref(name, output)} <- {_ref(inputs[0], items)}"
+        case Window(output) as op:
+            new = {label: n for label, n in op.by_label.items() if label not in _told(op)}
+            return f"{_ref(name, output, new)} <- {_ref(inputs[0], _items(op, shapes[0]))}"
         case Reshape(before, after, sizes):
             source = _ref(inputs[0], [_group(group, dict(sizes)) for group in before])
             return f"{_ref(name, [_group(group, {}) for group in after])} <- {source}"
 
 
-def _window(label: str | None, window: tuple[int, int] | int | None) -> str:
-    match window:
-        case None:
-            return f"{label}"
-        case int():
-            return f"{window}"
-        case start, stop:
-            return f"{label} in {start}:{stop}"
+def _items(window: Window, shape: Shape) -> list[str]:
+    """The indices of a window on a tensor of this shape, ranges written as such."""
+    items: list[str] = []
+    for index, size in zip(window.index, shape, strict=True):
+        match index:
+            case Index((), at, 1, None):
+                items.append(f"{at}")
+            case Index(((label, 1),), low, 1, None):
+                high = low + window.by_label[label]
+                items.append(label if (low, high) == (0, size) else f"{label} in {low}:{high}")
+            case _:
+                items.append(f"{index}")
+    if all(index.alone == item for index, item in zip(window.index, items, strict=True)):
+        items[0] = f"{items[0]} in 0:{shape[0]}"  # or it would be read as no window
+    return items
+
+
+def _told(window: Window) -> set[str]:
+    """The labels of a window whose sizes ranges tell."""
+    told = (i for i in window.index if i.outside is None and i.divisor == 1)
+    return {label for i in told if len(i.terms) == 1 for label, times in i.terms if times == 1}
 
 
 def _suffix(dtype: DType) -> str:
     return "" if dtype == FLOAT32 else f" {dtype.name}"
 
 
-def _einsum(op: EinSum, inputs: Sequence[str]) -> str:
-    names = [_ref(name, labels) for name, labels in zip(inputs, op.inputs, strict=True)]
+def _write_einsum(vertex: Vertex, op: EinSum, shapes: Sequence[Shape]) -> str:
+    """An EinSum; labels whose sizes no tensor tells have them where they first stand."""
+    told, untold = set[str](), dict[str, int]()
+    names: list[str] = []
+    windows = vertex.windows or (None,) * len(shapes)
+    for name, labels, shape, own in zip(vertex.inputs, op.inputs, shapes, windows, strict=True):
+        told |= {*labels} if own is None else _told(own)
+        untold |= {} if own is None else own.by_label
+        names.append(_ref(name, labels if own is None else _items(own, shape)))
+    new = {label: size for label, size in vertex.sizes.items() if label not in told}
+    over = {label: n for label, n in untold.items() if label not in {*told, *op.output}}
     read = len(used_args(op.join))
     join = to_text(op.join, names)
     extra = f" with {', '.join(names[read:])}" if names[read:] else ""
+    target = _ref(vertex.name, op.output, new)
     if op.agg is None:
-        return f"{join}{extra}"
+        return f"{target} <- {join}{extra}"
     # What follows the aggregation must start with a word or a parenthesis, so a sign is wrapped.
-    return f"{op.agg.name} {f'({join})' if join.startswith(('-', 'not ')) else join}{extra}"
+    join = f"({join})" if over or join.startswith(("-", "not ")) else join
+    agg = _ref(op.agg.name, op.aggregated, over) if over else op.agg.name
+    return f"{target} <- {agg} {join}{extra}"
 
 
 def _ref(name: str, items: Sequence[str], sizes: Mapping[str, int] | None = None) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from eindecomp.errors import ExpressionError
 from eindecomp.lang.monoid import SUM, Monoid
@@ -22,6 +23,7 @@ Sizes = Mapping[str, int]
 Operand = tuple[str, Labels]
 """A tensor by its name, and the labels under which it is read."""
 Operands = list[Operand]
+Read = TypeVar("Read", bound="tuple[object, ...]")
 MAX_LABELS = 50
 """How many labels one vertex may have; NumPy's arrays and einsum allow few more."""
 
@@ -141,10 +143,11 @@ def product(arity: int, op: str = "mul") -> Expr:
     return chain(op, [Arg(k) for k in range(arity)])
 
 
-def canonical_inputs(join: Expr, operands: Sequence[Operand]) -> tuple[Expr, tuple[Operand, ...]]:
+def canonical_inputs(join: Expr, operands: Sequence[Read]) -> tuple[Expr, tuple[Read, ...]]:
     """Merge equal operands, and put those the join reads first, in the order it reads them.
 
-    Each operand is a tensor's name and its labels. The paper's x·x on one matrix is thus a map:
+    Each operand is a tensor's name and its labels, maybe with a window. The paper's x·x on one
+    matrix is thus a map:
 
     >>> join, operands = canonical_inputs(product(2), [("X", ("i",)), ("X", ("i",))])
     >>> print(join, operands)

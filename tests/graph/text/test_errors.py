@@ -69,7 +69,7 @@ ERRORS = [
     ("Z[i,j] <- X[i,j", 3, 16, "expected ',' or ':' or 'in' or ']'|expected"),
     ("Z[i,j] <- X[i,j][j]", 3, 17, r"unexpected '\[' here; expected an operator or "),
     ("Z[i,j] <- X[i,j] + [i]", 3, 20, r"unexpected '\[' here; expected a name or "),
-    ("Z[i,j] <- X[ i , j j ]", 3, 20, r"unexpected 'j' here; expected ',' or ':' or '\[' or '\]'"),
+    ("Z[i,j] <- X[ i , j j ]", 3, 20, r"unexpected 'j' here; expected ',' or ':' or "),
     ("Z <- sum X[i,j]", 3, 3, r"unexpected '<-' here; expected '\['\n"),
     ("Z[" + "i, " * 20_000 + "i] <- 1", 3, 30_000, "more than 20,000 words and signs"),
     ("input " + "W[i, j], " * 5_000, 3, 25_720, "more than 20,000 words and signs"),

@@ -84,13 +84,15 @@ class Terms:
 
     def enter(self, read: TensorRead, aggregated: Labels) -> Expr | None:
         """The join of a vertex in its reader's labels, `aggregated` being those it sums away."""
-        op = self.graph[read.name].op
-        if not isinstance(op, EinSum) or len(op.aggregated) != len(aggregated):
+        vertex, op = self.graph[read.name], self.graph[read.name].op
+        if not isinstance(op, EinSum) or len(op.aggregated) != len(aggregated) or vertex.windows:
+            return None
+        if self.graph[read.name].windows:  # a read is of all of a tensor
             return None
         if len(used_args(op.join)) < len(op.inputs) or len({*read.labels}) < len(read.labels):
             return None
         names = dict(zip((*op.output, *op.aggregated), (*read.labels, *aggregated), strict=True))
-        inputs = zip(self.graph[read.name].inputs, op.inputs, strict=True)
+        inputs = zip(vertex.inputs, op.inputs, strict=True)
         reads = (TensorRead(n, own).renamed(names) for n, own in inputs)
         return replace_args(op.join, [*map(self.arg, reads)])
 

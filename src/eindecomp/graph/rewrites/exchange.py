@@ -11,9 +11,10 @@ from math import isfinite, prod
 from typing import TypeVar
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Gather, Slice
+from eindecomp.graph.ops import Gather, Range, Window, sliced
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.windows import with_windows_apart
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, kind
 from eindecomp.lang.einsum import EinSum, Labels, Operand
 from eindecomp.lang.monoid import SUM
@@ -32,11 +33,11 @@ from eindecomp.lang.scalar_types import type_of
 from eindecomp.lang.simplify import simplify
 
 T = TypeVar("T")
-Window = tuple[int, int] | int | None
 Factors = list[tuple[str, Expr]]
 """What a value is multiplied by (`mul`), divided by (`div`), or negated for (`neg`)."""
 
 
+@with_windows_apart
 def factor_out(graph: Graph) -> Graph:
     """Turn Σ a·b·c into c·Σ a·b, and so for quotients and signs.
 
@@ -126,6 +127,7 @@ def _factors(expr: Expr) -> Factors:
 _QUOTIENT = call("div", Arg(0), Arg(1))
 
 
+@with_windows_apart
 def divide_late(graph: Graph) -> Graph:
     """Turn Σ (E / ΣE) · V into (Σ E · V) / ΣE: the same weighted mean, divided once a result.
 
@@ -194,6 +196,7 @@ def _is_sum(total: Vertex, whole: Vertex, quotient: EinSum) -> bool:
     )
 
 
+@with_windows_apart
 def gather_early(graph: Graph) -> Graph:
     """Exchange gathers and the slices they read where fewer elements are made.
 
@@ -214,34 +217,38 @@ def _exchanged(vertex: Vertex, graph: Graph) -> bool:
     """Add a gather and then a slice in the place of a vertex, if that is the better order."""
     op = vertex.op
     cut = graph[vertex.inputs[0]] if isinstance(op, Gather) else None
-    if not isinstance(op, Gather) or cut is None or not isinstance(cut.op, Slice):
+    if not isinstance(op, Gather) or cut is None or not isinstance(cut.op, Window):
         return False
     source = graph[cut.inputs[0]]
-    kept = [k for k, window in enumerate(cut.op.ranges) if not isinstance(window, int)]
+    ranges = cut.op.ranges(source.shape)
+    if ranges is None:
+        return False
+    kept = [k for k, window in enumerate(ranges) if not isinstance(window, int)]
     axis = kept[op.axis]
-    labels = _labels(op, cut.op, axis)
-    cuts = zip(labels, _but(axis, cut.op.ranges), strict=True)
-    windows: dict[str, Window] = {label: window for label, window in cuts if window is not None}
+    labels = _labels(op, ranges, axis)
+    cuts = zip(labels, _but(axis, ranges), strict=True)
+    windows: dict[str, Range] = {label: window for label, window in cuts if window is not None}
     # Where a row is looked up along what is cut, or its place depends on that, the order matters.
-    if cut.op.ranges[axis] is not None or set(windows) & set(op.index):
+    if ranges[axis] is not None or set(windows) & set(op.index):
         return False
     sizes = vertex.sizes | dict(zip(labels, _but(axis, source.shape), strict=True))
     output = (*op.output, *(label for label in labels if label not in op.output))
     if prod(sizes[label] for label in output) >= cut.elements:
         return False
     name = graph.fresh(f"{vertex.name}_1")
-    graph.add(Gather(labels, axis, op.index, output), [source.name, vertex.inputs[1]], name)
-    graph.add(Slice(op.output, tuple(windows.get(t) for t in output)), [name], vertex.name)
+    made = graph.add(Gather(labels, axis, op.index, output), [source.name, vertex.inputs[1]], name)
+    left = [windows.get(label) for label in output]
+    graph.add(sliced(op.output, left, made.shape), [name], vertex.name)
     return True
 
 
-def _labels(op: Gather, cut: Slice, axis: int) -> Labels:
+def _labels(op: Gather, ranges: tuple[Range, ...], axis: int) -> Labels:
     """A label for every dimension of the table but the one that is looked up."""
     own = iter(op.table)
     taken = {*op.table, *op.index, *op.output}
     free = (label for k in range(10**6) if (label := f"gone{k}") not in taken)
-    windows = _but(axis, cut.ranges)
-    return tuple(next(free) if isinstance(window, int) else next(own) for window in windows)
+    left = _but(axis, ranges)
+    return tuple(next(free) if isinstance(window, int) else next(own) for window in left)
 
 
 def _but(place: int, items: tuple[T, ...]) -> tuple[T, ...]:

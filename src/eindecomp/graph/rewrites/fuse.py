@@ -21,6 +21,7 @@ from eindecomp.graph.parts import sums_in_parts
 from eindecomp.graph.patterns.attention import find_attention
 from eindecomp.graph.rewrites.rebuild import rebuilt, remove_dead
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.windows import with_windows_apart
 from eindecomp.graph.work import is_product
 from eindecomp.lang.dtypes import LOW_PRECISION, Kind, dtype, kind, type_names
 from eindecomp.lang.einsum import EinSum, Labels, Operand, canonical_inputs
@@ -52,6 +53,7 @@ _JUMPS = frozenset(
 """Functions that the last bit of an operand can decide."""
 
 
+@with_windows_apart
 def fuse(graph: Graph, *, keeps_sums: bool = False) -> Graph:
     """Merge chains of element-wise vertices, and maps into the aggregations that read them.
 

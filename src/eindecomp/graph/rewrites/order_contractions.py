@@ -18,6 +18,7 @@ from eindecomp.graph.graph import Graph
 from eindecomp.graph.orders import Contraction, Order, Step, order_of, path_of, steps_of
 from eindecomp.graph.rewrites.rebuild import rebuilt
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.windows import with_windows_apart
 from eindecomp.graph.work import MOST_OPERANDS, calls_of
 from eindecomp.lang.dtypes import FLOAT32, LOW_PRECISION, Kind, concrete, kind, promote
 from eindecomp.lang.einsum import EinSum, Labels, Operands
@@ -36,6 +37,7 @@ from eindecomp.lang.scalar import (
 from eindecomp.lang.scalar_types import type_of
 
 
+@with_windows_apart
 def order_contractions(graph: Graph) -> Graph:
     """Make every aggregating vertex binary where that is correct and costs no memory.
 

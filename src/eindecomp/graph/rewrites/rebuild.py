@@ -12,6 +12,7 @@ from functools import lru_cache
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input, Op, relabel
 from eindecomp.graph.vertex import Vertex
+from eindecomp.graph.windows import with_windows_apart
 from eindecomp.lang.dtypes import INT64
 from eindecomp.lang.einsum import EinSum, make_einsum
 from eindecomp.lang.scalar import Arg, used_args
@@ -77,6 +78,7 @@ def _simplified(vertex: Vertex, graph: Graph) -> Vertex:
             return vertex
 
 
+@with_windows_apart
 def merge_common(graph: Graph) -> Graph:
     """Compute equal vertices once, even if their labels have other names.
 

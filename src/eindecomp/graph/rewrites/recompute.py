@@ -11,6 +11,7 @@ as the attention of a layer. The first so many of them may be computed again, or
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -78,14 +79,14 @@ def recomputed(graph: Graph, which: Recompute, tie: Mapping[str, str]) -> Graph:
             vertex = graph[name]
             inputs = tuple(second(source, made) for source in vertex.inputs)
             again[name] = made.fresh(f"{name}.again")
-            made.append(Vertex(again[name], vertex.op, inputs, vertex.shape, vertex.dtype))
+            made.append(replace(vertex, name=again[name], inputs=inputs, reduce_dtype=None))
         return again[name]
 
     def put(vertex: Vertex, made: Graph) -> bool:
         if vertex.name in forward or names.isdisjoint(vertex.inputs):
             return False
         inputs = tuple(second(source, made) for source in vertex.inputs)
-        made.append(Vertex(vertex.name, vertex.op, inputs, vertex.shape, vertex.dtype))
+        made.append(replace(vertex, inputs=inputs, reduce_dtype=None))
         return True
 
     made = rebuilt(graph, put)

@@ -23,16 +23,9 @@ from eindecomp.graph.text.macros import (
     prelude,
     to_monoid,
 )
-from eindecomp.graph.text.scope import (
-    Scope,
-    add_gather,
-    add_reshape,
-    add_slice,
-    refuse_mistyped,
-    to_distinct,
-    to_plain,
-    warn_of_misspelt,
-)
+from eindecomp.graph.text.operands import add_gather, add_reshape, to_distinct, to_plain
+from eindecomp.graph.text.scope import Scope, refuse_mistyped, warn_of_misspelt
+from eindecomp.graph.text.windows import add_window, filled, note_sizes, turned_round
 from eindecomp.lang.einsum import EinSum, Operand
 from eindecomp.lang.monoid import Monoid
 from eindecomp.lang.scalar import FUNCTIONS, Arg, Expr, replace_args
@@ -146,8 +139,9 @@ def _statement(scope: Scope, statement: s.Statement) -> None:
 
 
 def _assign(scope: Scope, statement: s.Assign) -> None:
-    target = statement.target
     rhs = _told_apart(scope, statement.rhs)
+    note_sizes(scope, statement, rhs.labels if isinstance(rhs, s.MacroCall) else ())
+    target = statement.target
     match rhs:
         case s.FillTerm(term):
             _refuse_extra(scope, statement)
@@ -173,6 +167,8 @@ def _assign(scope: Scope, statement: s.Assign) -> None:
 def _aggregate(
     scope: Scope, statement: s.Assign, agg: Monoid | None, terms: tuple[s.Term, ...]
 ) -> None:
+    statement, terms = turned_round(scope, statement, terms)
+    terms = filled(scope, terms, agg)
     target, term = statement.target, terms[0]
     is_move = agg is None and isinstance(term, s.Ref) and not s.is_plain(term)
     if not is_move and not s.has(target, s.Scattered, s.Group):
@@ -186,7 +182,7 @@ def _aggregate(
     elif s.has(target, s.Group):
         _merge(scope, target, agg, term)
     elif isinstance(term, s.Ref):
-        _move(scope, target, term)
+        _move(scope, statement, term)
 
 
 def _aggregate_over(scope: Scope, statement: s.Assign, call: s.MacroCall) -> None:
@@ -339,6 +335,8 @@ def _einsum(
     join = resolve_values([scope.with_sizes(t, sizes) for t in terms], scope.source, leaf)
     made = scope.graph.add_einsum(output, list(refs), join, agg, target.name, new)
     warn_of_misspelt(scope, made.op, sizes, refs)
+    own = {name for ref, (name, _) in operand_of.items() if name != ref.name}
+    scope.graph.read_through(made, own)
 
 
 def _scatter(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> None:
@@ -357,7 +355,7 @@ def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> Non
     if agg is not None:
         message = "merging labels does not go with an aggregation: take two steps"
         raise scope.error(message, target.at)
-    if isinstance(term, s.Ref) and not s.has(term, s.Window, s.Fixed, s.Lookup):
+    if isinstance(term, s.Ref) and not s.has(term, s.Window, s.Fixed, s.Affine, s.Lookup):
         groups = [s.group_of(item) for item in term.items]
         add_reshape(scope, target, scope.tensor(term).name, groups, term)
     else:
@@ -365,19 +363,19 @@ def _merge(scope: Scope, target: s.Ref, agg: Monoid | None, term: s.Term) -> Non
         add_reshape(scope, target, name, [(label,) for label in labels], target)
 
 
-def _move(scope: Scope, target: s.Ref, ref: s.Ref) -> None:
+def _move(scope: Scope, statement: s.Assign, ref: s.Ref) -> None:
     """A statement that is one reference with special indices: one vertex where one can do it."""
+    target = statement.target
     output = scope.plain_labels(target)
     scope.tensor(ref)
-    if not s.has(ref, s.Window, s.Fixed, s.Lookup):
+    if not s.has(ref, s.Window, s.Fixed, s.Affine, s.Lookup):
         add_reshape(scope, target, ref.name, [s.group_of(item) for item in ref.items], ref)
-    elif not s.has(ref, s.Window, s.Fixed, s.Group):
+    elif not s.has(ref, s.Window, s.Fixed, s.Affine, s.Group):
         add_gather(scope, ref, output, target.name)
-    elif not s.has(ref, s.Lookup, s.Group) and tuple(s.labels_of(ref)) == output:
-        add_slice(scope, ref, target.name)
+    elif not s.has(ref, s.Lookup, s.Group) and {*s.labels_of(ref)} == {*output}:
+        add_window(scope, ref, target.name, output)
     else:
-        operand = to_plain(scope, ref, target.name)
-        scope.graph.add_einsum(output, [operand], Arg(0), name=target.name)
+        _einsum(scope, statement, None, (ref,))
 
 
 def _tensor(scope: Scope, term: s.Term, stem: str) -> Operand:

@@ -263,9 +263,11 @@ class _Expansion:
                     spelled.append(replace(item, at=self.at))
                 case s.Arithmetic(text):
                     raise MacroError(
-                        f"macro {self.macro.name}: an index cannot be computed: fill a tensor with "
+                        f"macro {self.macro.name}: an index is a sum of labels: fill a tensor with "
                         f"{text} and look it up"
                     )
+                case s.Affine() | s.Placed():
+                    spelled.append(self.place(item))
                 case s.Group(labels):
                     group = tuple(replace(n, name=self.label(n.name), at=self.at) for n in labels)
                     spelled.append(s.Group(group, self.at))
@@ -277,6 +279,31 @@ class _Expansion:
         if any(isinstance(item, s.Star) for item in items):
             return tuple(dict.fromkeys(spelled))
         return tuple(spelled)
+
+    def place(self, item: s.Affine | s.Placed) -> s.Item:
+        """A computed place with labels replaced, and options by their numbers."""
+        if isinstance(item, s.Placed):
+            label = replace(item.label, name=self.label(item.label.name), at=self.at)
+            return s.Placed(label, self.affine(item.place), self.at)
+        return self.affine(item)
+
+    def affine(self, item: s.Affine) -> s.Affine:
+        """The same of one that is read."""
+        products: list[tuple[int, tuple[str, ...]]] = []
+        for times, names in item.products:
+            left: list[str] = []
+            for name in names:
+                value = self.options[name].value if name in self.options else None
+                if isinstance(value, int):
+                    times *= value
+                elif value is not None:
+                    raise MacroError(f"macro {self.macro.name}: {name} is no whole number")
+                elif name.startswith("size("):
+                    left.append(f"size({self.label(name[5:-1])})")
+                else:
+                    left.append(self.label(name))
+            products.append((times, tuple(left)))
+        return replace(item, products=tuple(products), at=self.at)
 
     def ref(self, ref: s.Ref, *, is_target: bool = False) -> s.Ref:
         if ref.name in self.tensors:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from eindecomp.errors import EinDecompError, OperandError, Source, TextError, suggest
 from eindecomp.graph.checks import warn_of_lone_labels
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.infer import group_sizes
-from eindecomp.graph.ops import Gather, Op, Reshape, Slice
+from eindecomp.graph.ops import Op
 from eindecomp.graph.text.macros import prelude, prelude_monoids
 from eindecomp.graph.vertex import Vertex, show
 from eindecomp.lang.einsum import Labels, Operand, Sizes
 from eindecomp.lang.monoid import BUILTIN, Monoid, find_monoid
 from eindecomp.lang.names import CONSTANTS
-from eindecomp.lang.scalar import Arg, Expr, Scalar
+from eindecomp.lang.scalar import Expr, Scalar
 from eindecomp.lang.text import syntax as s
 
 
@@ -35,6 +34,8 @@ class Scope:
     """The tensors of numbers that were added for labels of a size."""
     expanded: int = 0
     """How many statements macros have expanded to."""
+    known: dict[str, int] = field(default_factory=dict[str, int])
+    """The sizes of labels in the statement that is being read."""
 
     def __post_init__(self) -> None:
         self.monoids |= self.graph.monoids
@@ -79,6 +80,16 @@ class Scope:
                 shown = " and ".join(map(str, several))
                 raise self.error(f"label {label!r} was declared with sizes {shown}: say which", at)
 
+    def label_size(self, label: str) -> int | None:
+        """The size that the statement, or else a declaration, tells; None if there is none."""
+        declared = self.sizes.get(label, ())
+        return self.known.get(label, next(iter(declared)) if len(declared) == 1 else None)
+
+    def size_of(self, label: str, at: int) -> int:
+        """The same; an error if there is none."""
+        size = self.label_size(label)
+        return self.size(label, at) if size is None else size
+
     def tensor(self, ref: s.Ref) -> Vertex:
         """The vertex that a reference names; it must have as many dimensions as indices."""
         if ref.name not in self.graph:
@@ -96,9 +107,9 @@ class Scope:
         for item, size in zip(ref.items, vertex.shape, strict=True):
             if isinstance(item, s.Arithmetic):
                 example = as_gather(ref, item, self.sizes, self.graph.fresh("at"))
-                message = f"an index cannot be computed in place: gather it, such as\n{example}"
+                message = f"an index is a sum of labels, else gather it, such as\n{example}"
                 raise self.error(message, item.at)
-            if isinstance(item, s.Star | s.Scattered):
+            if isinstance(item, s.Star | s.Scattered | s.Placed):
                 raise self.error(f"{ref.name} cannot have this index here", item.at)
             if isinstance(item, s.Label) and item.size not in (None, size):
                 message = f"label {item.name!r} of {ref.name} has size {size}, not {item.size}"
@@ -151,7 +162,8 @@ class Scope:
         labels = {item.name: item.size for item in target.items if isinstance(item, s.Label)}
         sizes = {label: size for label, size in labels.items() if size is not None}
         for ref in (*s.refs_of(terms), *statement.extra):
-            sizes |= self._sizes_in(ref)
+            sizes |= {label: self.known[label] for label in s.labels_of(ref) if label in self.known}
+            sizes |= self.sizes_in(ref)
         labels |= sizes
 
         def numbers(label: str, at: int) -> s.Ref:
@@ -183,7 +195,7 @@ class Scope:
             self.numbered[label, size] = self.graph.numbers(label, size, name).name
         return s.Ref(self.numbered[label, size], (s.Label(label, at),), at)
 
-    def _sizes_in(self, ref: s.Ref) -> dict[str, int]:
+    def sizes_in(self, ref: s.Ref) -> dict[str, int]:
         """The sizes of the labels in a reference, as far as they are known without expanding it."""
         sizes: dict[str, int] = {}
         for item, size in zip(ref.items, self.tensor(ref).shape, strict=True):
@@ -195,7 +207,7 @@ class Scope:
                 case s.Group(labels):
                     sizes |= {label.name: label.size for label in labels if label.size is not None}
                 case s.Lookup(inner):
-                    sizes |= self._sizes_in(inner)
+                    sizes |= self.sizes_in(inner)
                 case _:
                     pass
         return sizes
@@ -267,107 +279,3 @@ def as_gather(ref: s.Ref, item: s.Arithmetic, declared: Mapping[str, set[int]], 
     inner = f"{name}[{','.join(item.labels)}]"
     items = ", ".join(inner if other is item else s.label_of(other) or "…" for other in ref.items)
     return f"  {name}[{', '.join(sizes)}] <- fill {item.text}\n  … {ref.name}[{items}] …"
-
-
-# Indices that are more than labels: lookups, slices and groups become vertices of their own
-
-
-def to_plain(scope: Scope, ref: s.Ref, stem: str) -> Operand:
-    """The name and labels of a reference's value, after working off its special indices.
-
-    Vertices that are added for them are named after `stem`.
-    """
-    scope.tensor(ref)
-    while not s.is_plain(ref):
-        name = scope.graph.fresh(f"{stem}_1")
-        with scope.at(ref.at):
-            if s.has(ref, s.Window, s.Fixed):
-                ref = add_slice(scope, ref, name)
-            elif s.has(ref, s.Group):
-                ref = _add_split(scope, ref, name)
-            else:
-                return name, add_gather(scope, ref, None, name)
-    return ref.name, tuple(s.label_of(item) for item in ref.items)
-
-
-def to_distinct(scope: Scope, name: str, labels: Labels, stem: str) -> Operand:
-    """The same tensor with each label once: of a label that appears twice, the diagonal."""
-    once = tuple(dict.fromkeys(labels))
-    if once == labels:
-        return name, labels
-    diagonal = scope.graph.fresh(f"{stem}_1")
-    return scope.graph.add_einsum(once, [(name, labels)], Arg(0), name=diagonal).name, once
-
-
-def add_slice(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
-    """Add the slice of a reference, and return it with the indices that are left."""
-    source = scope.tensor(ref)
-    dimensions = zip(ref.items, source.shape, strict=True)
-    windows = tuple(_window(scope, item, size, ref.name) for item, size in dimensions)
-    left = [item for item in ref.items if not isinstance(item, s.Fixed)]
-    # A group or a lookup beside the slice is dealt with afterwards: any label does for now.
-    labels = tuple(s.label_of(i) or f"_{k}" for k, i in enumerate(left))
-    scope.graph.add(Slice(labels, windows), [source.name], name)
-    rest = tuple(s.Label(i.name, i.at) if isinstance(i, s.Window) else i for i in left)
-    return s.Ref(name, rest, ref.at)
-
-
-def _window(scope: Scope, item: s.Item, size: int, name: str) -> tuple[int, int] | int | None:
-    match item:
-        case s.Window(_, start, stop):
-            return start, stop
-        case s.Fixed(index, at):
-            if not -size <= index < size:
-                raise scope.error(f"index {index} of {name} is outside 0 to {size - 1}", at)
-            return index % size
-        case _:
-            return None
-
-
-def _add_split(scope: Scope, ref: s.Ref, name: str) -> s.Ref:
-    # A lookup beside the split is dealt with afterwards: any label does for now.
-    items = [
-        s.Label(f"_{k}", item.ref.at) if isinstance(item, s.Lookup) else item
-        for k, item in enumerate(ref.items)
-    ]
-    target = s.Ref(name, tuple(_labels_in(items)), ref.at)
-    add_reshape(scope, target, ref.name, [s.group_of(item) for item in items], ref)
-    return s.Ref(name, tuple(_labels_in(ref.items)), ref.at)
-
-
-def _labels_in(items: Sequence[s.Item]) -> list[s.Item]:
-    return [label for i in items for label in (i.labels if isinstance(i, s.Group) else (i,))]
-
-
-def add_gather(scope: Scope, ref: s.Ref, output: Labels | None, name: str) -> Labels:
-    """Add the gather of a reference with one lookup, and return its labels."""
-    lookups = [(k, item) for k, item in enumerate(ref.items) if isinstance(item, s.Lookup)]
-    if len(lookups) > 1:
-        raise scope.error("a tensor is looked up along one dimension at a time", ref.at)
-    [(axis, lookup)] = lookups
-    index, at = to_distinct(scope, *to_plain(scope, lookup.ref, name), name)
-    rest = [s.label_of(item) for k, item in enumerate(ref.items) if k != axis]
-    if output is None:
-        output = tuple(dict.fromkeys([*rest[:axis], *at, *rest[axis:]]))
-    op = Gather(tuple(rest), axis, at, output)
-    scope.graph.add(op, [scope.tensor(ref).name, index], name)
-    return output
-
-
-def add_reshape(
-    scope: Scope, target: s.Ref, source: str, groups: Sequence[Labels], written: s.Ref
-) -> None:
-    """Add a split or merge; sizes are those written in `written` or the target, else declared."""
-    given: dict[str, int] = {}
-    for item in (*written.items, *target.items):
-        for label in item.labels if isinstance(item, s.Group) else (item,):
-            if isinstance(label, s.Label) and label.size is not None:
-                given[label.name] = label.size
-    for group in groups:
-        unknown = [label for label in group if label not in given]
-        if len(unknown) > 1:
-            declared = (n for n in unknown if len(scope.sizes.get(n, ())) == 1)
-            given |= {n: scope.size(n, written.at) for n in declared}
-    sizes = group_sizes(groups, scope.graph[source].shape, given, source)
-    after = tuple(s.group_of(item) for item in target.items)
-    scope.graph.add(Reshape(tuple(groups), after, sizes), [source], target.name)

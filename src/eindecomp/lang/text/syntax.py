@@ -49,10 +49,36 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`w + r`: refused, with the gather that does it."""
+    """`abs(w)`: refused, with the gather that does it."""
 
     text: str
     labels: tuple[str, ...]
+    at: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`(2*w + r - 1) / 2 else 0`: a place that labels, and numbers, add up to."""
+
+    products: tuple[tuple[int, tuple[str, ...]], ...]
+    """Each a number times names: of labels, of a macro's options, or of sizes, as `size(n)`."""
+    divisor: int
+    outside: int | float | str | None
+    """A number, `clamp`, `wrap` or `identity`; None if nothing is said."""
+    at: int = field(compare=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it reads, each once."""
+        return tuple(dict.fromkeys(name for _, names in self.products for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """`x: 100 = 2*w + r` as an index on the left of `<-`: elements that land at computed places."""
+
+    label: Label
+    place: Affine
     at: int = field(compare=False)
 
 
@@ -81,7 +107,7 @@ class Scattered:
     at: int = field(compare=False)
 
 
-Item = Label | Star | Window | Fixed | Arithmetic | Group | Lookup | Scattered
+Item = Label | Star | Window | Fixed | Arithmetic | Affine | Placed | Group | Lookup | Scattered
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +323,8 @@ def labels_of(ref: Ref) -> Iterator[str]:
         match item:
             case Label(name) | Window(name):
                 yield name
+            case Affine():
+                yield from (name for name in item.names if "(" not in name)
             case Group(labels):
                 yield from (label.name for label in labels)
             case Lookup(inner):

@@ -186,11 +186,29 @@ class ToSyntax(Transformer[Token, Any]):
         """`-1`."""
         return s.Fixed(-_integer(index), _at(index))
 
-    def arithmetic(self, *tokens: Token) -> s.Arithmetic:
+    def arithmetic(self, *tokens: Token) -> s.Arithmetic | s.Affine:
         """`w + r`."""
-        read = [token for token in tokens if token.type == "NAME"]
-        labels = dict.fromkeys(str(token).rpartition("(")[2].rstrip(")") for token in read)
-        return s.Arithmetic(" ".join(tokens), tuple(labels), _at(tokens[0]))
+        return _affine(tokens, 1, None)
+
+    def divided(self, *tokens: Token) -> s.Arithmetic | s.Affine:
+        """`(x - r) / 2`."""
+        return _affine(tokens[:-2], _integer(tokens[-1]), None)
+
+    def arithmetic_else(self, *tokens: Any) -> s.Arithmetic | s.Affine:
+        """`w + r else 0`."""
+        return _affine(tokens[:-1], 1, tokens[-1])
+
+    def divided_else(self, *tokens: Any) -> s.Arithmetic | s.Affine:
+        """`(x - r) / 2 else 0`."""
+        return _affine(tokens[:-3], _integer(tokens[-2]), tokens[-1])
+
+    def placed(self, name: Token, size: Token, *tokens: Token) -> s.Placed:
+        """`x: 100 = 2*w + r`."""
+        return _placed(self.sized(name, size), tokens)
+
+    def placed_anywhere(self, name: Token, *tokens: Token) -> s.Placed:
+        """`x = 2*w + r`."""
+        return _placed(self.label(name), tokens)
 
     def index_call(self, function: Token, label: Token) -> Token:
         """`abs(n)` in an index that is computed; `size(n)` is a number and not indexed by n."""
@@ -310,6 +328,52 @@ def _apply(op: str, args: tuple[s.Term, ...], at: int) -> s.Term:
         return s.Apply(op, args, at)
     except ExpressionError as error:
         raise Misplaced(str(error), at) from None
+
+
+def _affine(
+    tokens: tuple[Token, ...], divisor: int, outside: Token | s.Literal | None
+) -> s.Arithmetic | s.Affine:
+    """A sum of products of numbers and names; anything else is refused later on."""
+    kinds = [token.type for token in tokens]
+    is_divided = kinds[-2:] == ["SLASH", "NUMBER"] and divisor == 1 and tokens[-1].isdigit()
+    if is_divided and not {"PLUS", "MINUS"} & {*kinds[1:]}:  # one product
+        tokens, divisor = tokens[:-2], _integer(tokens[-1])
+    read = [token for token in tokens if token.type == "NAME"]
+    is_sum = all(t.type in ("NAME", "NUMBER", "PLUS", "MINUS", "STAR") for t in tokens)
+    if not is_sum or any("(" in token for token in read) or not divisor:
+        labels = dict.fromkeys(str(token).rpartition("(")[2].rstrip(")") for token in read)
+        return s.Arithmetic(" ".join(tokens), tuple(labels), _at(tokens[0]))
+    products: list[tuple[int, tuple[str, ...]]] = []
+    sign, names = 1, tuple[str, ...]()
+    for token in tokens:
+        match token.type:
+            case "PLUS" | "MINUS":
+                products += [(sign, names)] if token is not tokens[0] else []
+                sign, names = (-1 if token.type == "MINUS" else 1), ()
+            case "NAME":
+                names = (*names, str(token))
+            case "NUMBER" if str(token).startswith("size("):
+                names = (*names, str(token))
+            case "NUMBER":
+                sign *= _integer(token)
+            case _:
+                pass
+    products.append((sign, names))
+    told = outside.value if isinstance(outside, s.Literal) else outside
+    assert not isinstance(told, complex)  # noqa: S101 - no number is written so
+    if isinstance(told, Token) and told not in ("clamp", "wrap", "identity"):
+        raise Misplaced(
+            f"what lies outside is a number, 'clamp', 'wrap' or 'identity', not {told!s}", _at(told)
+        )
+    beyond = told if isinstance(told, int | float | None) else str(told)
+    return s.Affine(tuple(products), divisor, beyond, _at(tokens[0]))
+
+
+def _placed(label: s.Label, tokens: tuple[Token, ...]) -> s.Placed:
+    place = _affine(tokens, 1, None)
+    if isinstance(place, s.Arithmetic):
+        raise Misplaced("a place is a sum of labels, each times a whole number", place.at)
+    return s.Placed(label, place, label.at)
 
 
 def _many(node: Any) -> list[Any]:
