@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, prod
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from brute_bytes import Axes, Layout
@@ -19,7 +19,7 @@ from simulate import Site, boxed, label_sizes
 from tabulated_plans import Oracle, Row
 
 from eindecomp import EinSum, Graph, Vertex
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Window
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
@@ -43,12 +43,8 @@ def cuttable(vertex: Vertex) -> list[str]:
             found = [*op.output]
         case ScatterAdd() as op:
             found = [*op.source, *op.index]
-        case Concat() as op:
-            found = [label for label in op.output if label != op.along]
-        case Slice() as op:
-            found = [
-                label for label, window in zip(op.output, op.ranges, strict=True) if not window
-            ]
+        case Concat() | Window() as op:
+            found = [*op.output]
         case Reshape() as op:
             # A piece of an inner label would be many small blocks.
             outer = {group[0] for group in op.groups}
@@ -56,6 +52,32 @@ def cuttable(vertex: Vertex) -> list[str]:
         case Input() | Fill():
             raise AssertionError("inputs and fills are not computed by tiles")
     return list(dict.fromkeys(found))
+
+
+class Seen(NamedTuple):
+    """What devices see of a tensor through windows that are cut: it is not kept in such layouts."""
+
+    masks: Packed
+
+
+def moving(vertex: Vertex, shapes: Sequence[tuple[int, ...]], k: int) -> set[str]:
+    """The labels that move the places at which an operand is read."""
+    match vertex.op:
+        case Concat(along=along):
+            return {along}
+        case Window() as op:
+            window = op
+        case _:
+            window = vertex.windows[k] if vertex.windows else None
+    if window is None:
+        return set()
+    pairs = zip(window.index, shapes[k], strict=True)
+    return {
+        label
+        for index, size in pairs
+        for label in index.labels
+        if index.alone is None or window.by_label[label] != size
+    }
 
 
 @dataclass(frozen=True)
@@ -70,7 +92,18 @@ class ElementMasks:
         """The assignments that make the most pieces."""
         for layout in self.layouts(vertex):
             needs = self._site(vertex, layout, ()).needs
-            yield Row(layout, tuple(None if need is None else packed(need) for need in needs))
+            yield Row(layout, tuple(
+                None if need is None
+                else Seen(packed(need)) if self.is_seen(vertex, layout, k)
+                else packed(need)
+                for k, need in enumerate(needs)
+            ))  # fmt: skip
+
+    def is_seen(self, vertex: Vertex, layout: Layout, k: int) -> bool:
+        """Whether a device sees only what a window shows of an operand."""
+        cut = {label for label, axes in zip(cuttable(vertex), layout, strict=True) if axes}
+        shapes = [self.graph[name].shape for name in vertex.inputs]
+        return not cut.isdisjoint(moving(vertex, shapes, k))
 
     def layouts(self, vertex: Vertex) -> list[Layout]:
         """The axes of each label that can be cut."""
@@ -106,16 +139,24 @@ class ElementMasks:
     def received(self, vertex: Vertex, held: Sequence[Packed], needed: Sequence[Packed]) -> Floats:
         """The elements that devices receive, by what they hold and what they need."""
         size = (prod(self.axes), prod(vertex.shape))
-        own, need = unpacked(tuple(held), size), unpacked(tuple(needed), size)
+        own, need = (unpacked(tuple(map(masks_of, each)), size) for each in (held, needed))
         lacking = need.sum(axis=(1, 2)) - np.einsum("hde,nde->hn", own, need, optimize=True)
         somewhere, wanted = own.max(axis=1, initial=0), need.max(axis=1, initial=0)
         nowhere = wanted.sum(axis=1) - somewhere @ wanted.T
         return np.where(nowhere > 0, inf, lacking)
 
+    def moved(self, vertex: Vertex, held: Sequence[Packed], needed: Sequence[Packed]) -> Floats:
+        """The same to keep what is needed."""
+        found = self.received(vertex, held, needed)
+        found[:, [isinstance(each, Seen) for each in needed]] = inf
+        return found
+
     def held(self, vertex: Vertex, layouts: Sequence[Packed]) -> Floats:
         """The elements on all devices, if each had the largest piece."""
         size = (prod(self.axes), prod(vertex.shape))
-        return prod(self.axes) * unpacked(tuple(layouts), size).sum(axis=2).max(axis=1)
+        return prod(self.axes) * unpacked(tuple(map(masks_of, layouts)), size).sum(axis=2).max(
+            axis=1
+        )
 
     def _site(self, vertex: Vertex, assignment: Layout, places: Layout) -> Site:
         plan: Any = SimpleNamespace(
@@ -128,6 +169,10 @@ class ElementMasks:
             },
         )
         return Site(plan, vertex)
+
+
+def masks_of(layout: Packed | Seen) -> Packed:
+    return layout.masks if isinstance(layout, Seen) else layout
 
 
 def packed(masks: Masks) -> Packed:

@@ -21,7 +21,7 @@ from simulate import label_sizes, touch
 from tabulated_plans import Oracle, Row
 
 from eindecomp import EinSum
-from eindecomp.graph.ops import Input, Slice
+from eindecomp.graph.ops import Input, Window
 from eindecomp.lang.homomorphism import IDEMPOTENT, carried
 from eindecomp.lang.monoid import MAX, MIN, PROD, SUM
 from eindecomp.lang.scalar import Arg, used_args
@@ -73,11 +73,13 @@ class Need(NamedTuple):
     waits: frozenset[tuple[int, Monoid]]
     pending: frozenset[int] = frozenset()
     """Along which of them it must be pending."""
+    is_seen: bool = False
+    """Whether it is what windows show, which is not kept."""
 
 
 @dataclass(frozen=True)
 class PendingMasks(ElementMasks):
-    """What EinSums and slices can choose on a mesh if results may stay pending."""
+    """What EinSums and windows can choose on a mesh if results may stay pending."""
 
     outputs: frozenset[str] = frozenset()
     monoids: tuple[Monoid, ...] = (SUM, PROD, MAX, MIN)
@@ -96,7 +98,7 @@ class PendingMasks(ElementMasks):
     def waits(self, vertex: Vertex) -> list[Wait]:
         """The ways to wait along an axis."""
         op = vertex.op
-        assert isinstance(op, EinSum | Slice)
+        assert isinstance(op, EinSum | Window)
         join, agg = (op.join, op.agg) if isinstance(op, EinSum) else (Arg(0), None)
         aggregates = isinstance(op, EinSum) and bool(op.aggregated)
         if not self.waiting or (aggregates and len(vertex.inputs) > 1 and not self.contractions):
@@ -154,7 +156,11 @@ class PendingMasks(ElementMasks):
         for k, masks in enumerate(self.read(vertex, layout)):
             waits = ((axis, way.agg) for axis, way in wait.items() if k in way.operands)
             of = frozenset(axis for axis, operand in (must or {}).items() if operand == k)
-            needs.append(None if masks is None else Need(masks, frozenset(waits), of))
+            needs.append(
+                None
+                if masks is None
+                else Need(masks, frozenset(waits), of, self.is_seen(vertex, layout, k))
+            )
         return Row(made, tuple(needs))
 
     def read(self, vertex: Vertex, layout: Layout) -> list[Masks | None]:
@@ -245,6 +251,7 @@ class PendingMasks(ElementMasks):
         if self.seconds == "read":
             found[:, [bool(need.waits) for need in needed]] = inf
         found[[isinstance(lies, Held) and bool(lies.pending) for lies in held]] = inf
+        found[:, [need.is_seen for need in needed]] = inf
         return found
 
     def held(self, vertex: Vertex, layouts: Sequence[Any]) -> Floats:

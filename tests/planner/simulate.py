@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eindecomp import EinSum
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Reshape, ScatterAdd, Window
 from eindecomp.lang.scalar import used_args
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eindecomp import Vertex
+    from eindecomp.lang.index import Index
     from eindecomp.planner.plan import Plan
 
     Mask = NDArray[np.bool_]
@@ -199,8 +200,8 @@ class Site:
     def kept(self) -> list[str | None]:
         """The label along each dimension of the result, None where it cannot be cut."""
         op = self.vertex.op
-        uncut = {ScatterAdd: "row_label", Concat: "along"}.get(type(op))
-        return [None if uncut and label == getattr(op, uncut) else label for label in op.output]
+        uncut = op.row_label if isinstance(op, ScatterAdd) else None
+        return [None if label == uncut else label for label in op.output]
 
     @cached_property
     def summed(self) -> list[int]:
@@ -279,9 +280,13 @@ class Site:
         assert all((a == b).all() for a, b in zip(self.home, given, strict=True))
 
     def _check_pieces(self) -> None:
-        """Where only equal pieces are allowed, no device has more than another."""
+        """Where only equal pieces are allowed, no device has more than another.
+
+        What windows reach is more for some than for others.
+        """
         if self.plan.pieces == "even":
-            for masks in (self.tile, self.home, *self.needs, self.second):
+            seen = isinstance(self.vertex.op, Window | Concat) or self.vertex.windows
+            for masks in (self.tile, self.home, *([] if seen else self.needs)):
                 if masks is not None:
                     assert len({int(own.sum()) for own in masks}) == 1, "pieces are not equal"
 
@@ -318,8 +323,9 @@ def label_sizes(vertex: Vertex, shapes: Sequence[tuple[int, ...]]) -> dict[str, 
     found = dict(zip(vertex.op.output, vertex.shape, strict=True))
     match vertex.op:
         case EinSum(inputs=inputs):
-            for labels, shape in zip(inputs, shapes, strict=True):
-                found |= zip(labels, shape, strict=True)
+            windows = vertex.windows or [None] * len(shapes)
+            for labels, shape, window in zip(inputs, shapes, windows, strict=True):
+                found |= zip(labels, shape if window is None else window.sizes, strict=True)
         case ScatterAdd(source=source, index=index):
             found |= zip(source, shapes[0], strict=True)
             found |= zip(index, shapes[1], strict=True)
@@ -337,6 +343,19 @@ def boxed(shape: tuple[int, ...], box: Sequence[slice]) -> Mask:
     return mask
 
 
+def reached(index: Index, size: int, every: dict[str, range]) -> slice:
+    """From the first to the last element that lies between the places of some labels' numbers."""
+    sums = {index.offset}
+    for label, times in index.terms:
+        sums = {own + times * at for own in sums for at in every[label]}
+    if index.outside == "clamp":
+        sums = {min(max(own, 0), size - 1) for own in sums}
+    if not sums:
+        return slice(0, 0)
+    between = [at for at in range(size) if min(sums) <= at * index.divisor <= max(sums)]
+    return slice(between[0], between[-1] + 1) if between else slice(0, 0)
+
+
 def touch(
     vertex: Vertex, shapes: Sequence[tuple[int, ...]], ranges: Ranges
 ) -> tuple[list[Mask | None], Mask]:
@@ -345,15 +364,22 @@ def touch(
     def box(shape: tuple[int, ...], labels: Sequence[str]) -> Mask:
         return boxed(shape, [ranges.get(label, WHOLE) for label in labels])
 
+    def seen(shape: tuple[int, ...], window: Window) -> Mask:
+        every = {x: range(n)[ranges.get(x, WHOLE)] for x, n in window.by_label.items()}
+        pairs = zip(window.index, shape, strict=True)
+        return boxed(shape, [reached(index, size, every) for index, size in pairs])
+
     op = vertex.op
     reads: list[Mask | None]
     match op:
         case EinSum():
             used = used_args(op.join)
+            windows = vertex.windows or [None] * len(shapes)
             reads = [
-                box(shape, labels) if k in used else None
-                for k, (labels, shape) in enumerate(zip(op.inputs, shapes, strict=True))
-            ]
+                None if k not in used else box(shape, op.inputs[k]) if own is None
+                else seen(shape, own)
+                for k, (shape, own) in enumerate(zip(shapes, windows, strict=True))
+            ]  # fmt: skip
         case Gather():
             # Which rows are looked up is known only when it runs.
             table = [ranges.get(label, WHOLE) for label in op.table]
@@ -365,15 +391,17 @@ def touch(
             rows.insert(op.axis, WHOLE)
             return reads, boxed(vertex.shape, rows)
         case Concat():
-            assert op.along not in ranges
-            reads = [box(shape, op.output) for shape in shapes]
-        case Slice():
-            dims = list(zip(op.output, op.ranges, strict=True))
-            assert not any(label in ranges for label, window in dims if window)
-            read = [
-                slice(*window) if window else ranges.get(label, WHOLE) for label, window in dims
-            ]
-            reads = [boxed(shapes[0], read)]
+            # What is after all that comes before it, as far as a device has places there.
+            own = range(vertex.shape[op.axis])[ranges.get(op.along, WHOLE)]
+            reads, before = [], 0
+            for shape in shapes:
+                some = [ranges.get(label, WHOLE) for label in op.output]
+                here = [at - before for at in own if 0 <= at - before < shape[op.axis]]
+                some[op.axis] = slice(here[0], here[-1] + 1) if here else slice(0, 0)
+                reads.append(boxed(shape, some))
+                before += shape[op.axis]
+        case Window():
+            reads = [seen(shapes[0], op)]
         case Reshape():
             before = [label for group in op.input for label in group]
             after = [label for group in op.groups for label in group]

@@ -11,7 +11,7 @@ side along it, one on each device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eindecomp.layout.mesh import CEIL, Ints, Mesh, chunk_ends
-from eindecomp.layout.view import Dim
+from eindecomp.layout.view import Dim, Image
 
 KEPT = 1 << 13  # the most devices for which intervals are cached
 MOST_TURNS = 256
@@ -28,10 +28,22 @@ Axes = tuple[int, ...]
 """Mesh axes by number, outermost first."""
 
 
+class Reached(NamedTuple):
+    """The image of the pieces that a device has of labels: what their places reach."""
+
+    terms: tuple[tuple[Axes, int, int], ...]
+    """For each label the axes that cut it, how many times it moves the place, and its size."""
+    offset: int
+    divisor: int
+    size: int
+    clamps: bool
+
+
 class Span(NamedTuple):
     """A dimension on every device: a piece of `units` blocks of `scale` elements, or a window.
 
-    `axes` are the mesh axes that cut it. Without any, it is `start:stop` on every device.
+    `axes` are the mesh axes that cut it. Without any, it is `start:stop` on every device; or an
+    image of pieces, of which other axes may cut any.
     """
 
     axes: Axes
@@ -41,6 +53,20 @@ class Span(NamedTuple):
     stop: int
     pending: str = ""
     """Of a last span that is of no dimension: the ⊕ that combines the partial results along it."""
+    image: Reached | None = None
+
+    @property
+    def main_axes(self) -> Axes:
+        """The axes that cut it, or the label that reaches farthest of those it is the image of."""
+        if self.image is None:
+            return self.axes
+        return max(self.image.terms, key=lambda term: abs(term[1]) * term[2])[0]
+
+    @property
+    def every_axis(self) -> Axes:
+        """The axes that cut it, or what it is the image of."""
+        terms = () if self.image is None else self.image.terms
+        return (*self.axes, *(axis for axes, _, _ in terms for axis in axes))
 
 
 Cut = tuple[Span, ...]
@@ -50,6 +76,14 @@ def span_of(dim: Dim, axes: Axes = ()) -> Span:
     """The span of a dimension that these axes cut."""
     units = (dim.stop - dim.start) // dim.scale
     return Span(axes, units, dim.scale, dim.start, dim.stop)
+
+
+def image_of(dim: Dim, image: Image, axes_of: Callable[[str], Axes]) -> Span:
+    """The span of a dimension that is read at computed places, if axes cut any of its labels."""
+    terms = tuple((axes_of(label), times, size) for label, times, size in image.terms)
+    if not any(axes for axes, _, _ in terms):
+        return span_of(dim)
+    return span_of(dim)._replace(image=Reached(terms, *image[1:]))
 
 
 def pending_span(mesh: Mesh, axes: Iterable[int], agg: str) -> Span:
@@ -99,14 +133,14 @@ def used_axes(cut: Cut) -> int:
     """All axes that cut some dimension, as bits."""
     used = 0
     for span in cut:
-        used |= bits_of(span.axes)
+        used |= bits_of(span.every_axis)
     return used
 
 
 def is_plain(cut: Cut) -> bool:
-    """Whether no axis cuts two dimensions, as it does on a diagonal."""
+    """Whether no axis cuts two dimensions, as it does on a diagonal, and none is an image."""
     used = [axis for span in cut for axis in span.axes]
-    return len(set(used)) == len(used)
+    return len(set(used)) == len(used) and all(span.image is None for span in cut)
 
 
 def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
@@ -116,6 +150,8 @@ def interval(mesh: Mesh, span: Span) -> tuple[Ints, Ints]:
 
 def _interval(mesh: Mesh, span: Span, fixed: Mapping[int, int] | None = None) -> tuple[Ints, Ints]:
     """The interval on every device, or the one where some axes have fixed coordinates instead."""
+    if span.image is not None:
+        return _reached(mesh, span.image)
     if mesh.pieces == CEIL:
         return _chunks(mesh, span, fixed or {})
     stride = dict.fromkeys(range(len(mesh.sizes)), 0)
@@ -149,8 +185,30 @@ def _chunks(mesh: Mesh, span: Span, fixed: Mapping[int, int]) -> tuple[Ints, Int
     return span.start + span.scale * low, span.start + span.scale * high
 
 
+def _reached(mesh: Mesh, image: Reached) -> tuple[Ints, Ints]:
+    """What places reach on every device."""
+    low = high = np.full(mesh.devices, image.offset, dtype=np.int64)
+    is_empty = np.zeros(mesh.devices, dtype=bool)
+    for axes, times, size in image.terms:
+        first, end = interval(mesh, Span(axes, size, 1, 0, size))
+        is_empty |= first >= end
+        ends = first * times, (end - 1) * times
+        low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+    low, high = -(-low // image.divisor), high // image.divisor
+    last = image.size - 1
+    if image.clamps:
+        low, high = np.clip(low, 0, last), np.clip(high, 0, last) + 1
+    else:
+        low, high = np.maximum(low, 0), np.minimum(high, last) + 1
+    is_empty |= low >= high
+    return np.where(is_empty, 0, low), np.where(is_empty, 0, high)
+
+
 def largest_side(mesh: Mesh, span: Span) -> int:
     """The most elements of a dimension that any device holds."""
+    if span.image is not None:
+        low, high = interval(mesh, span)
+        return int((high - low).max())
     return -(-span.units // pieces_by(mesh, span.axes)) * span.scale
 
 
@@ -175,7 +233,14 @@ def boxes_key(mesh: Mesh, cut: Cut) -> tuple[bytes, ...]:
 
 def outer_cut(cut: Cut, axes: int) -> Cut:
     """What devices hold if only this many outer axes of the mesh cut."""
-    return tuple(span._replace(axes=tuple(a for a in span.axes if a < axes)) for span in cut)
+    return tuple(_outer(span, axes) for span in cut)
+
+
+def _outer(span: Span, axes: int) -> Span:
+    if span.image is None:
+        return span._replace(axes=tuple(a for a in span.axes if a < axes))
+    terms = ((tuple(a for a in own if a < axes), *rest) for own, *rest in span.image.terms)
+    return span._replace(image=span.image._replace(terms=tuple(terms)))  # pyright: ignore[reportArgumentType]
 
 
 def nests_outward(cut: Cut, axes: int) -> bool:

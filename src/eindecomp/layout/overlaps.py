@@ -315,7 +315,7 @@ def _digits(mesh: Mesh, cuts: Sequence[Cut]) -> Ints | None:
     rank = len(cuts[0]) if cuts else 0
     digits = np.full((len(cuts), rank, len(mesh.sizes)), -1, dtype=np.int64)
     uneven = {span for cut in cuts for span in cut if span.units % pieces_by(mesh, span.axes)}
-    if uneven or not all(map(is_plain, cuts)):
+    if uneven or not all(map(is_plain, cuts)):  # images, too, are not plain
         return None
     for i, cut in enumerate(cuts):
         for d, span in enumerate(cut):

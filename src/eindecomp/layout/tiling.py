@@ -13,7 +13,7 @@ from eindecomp.layout.boxes import Box, shares
 from eindecomp.layout.cut import Cut, Span, is_plain, parts_of, span_of, used_axes
 from eindecomp.layout.mesh import Mesh, piece_ends
 from eindecomp.layout.overlaps import totals
-from eindecomp.layout.view import Dim
+from eindecomp.layout.view import Dim, Image, reached
 
 Range = tuple[int, int]
 
@@ -90,7 +90,19 @@ def group_along(mesh: Mesh, axes: int, device: int) -> tuple[int, ...]:
 def box_on(mesh: Mesh, cut: Cut, device: int) -> Box:
     """The block that a cut gives one device."""
     place = coordinates(mesh, device)
-    return tuple(ends(mesh, span, index_of(mesh, span, place)) for span in cut)
+    return tuple(_range_on(mesh, span, place) for span in cut)
+
+
+def _range_on(mesh: Mesh, span: Span, place: list[int]) -> Range:
+    """What a device has of a dimension."""
+    if span.image is None:
+        return ends(mesh, span, index_of(mesh, span, place))
+    ranges: dict[str, Range] = {}
+    for k, (axes, _, size) in enumerate(span.image.terms):
+        piece = Span(axes, size, 1, 0, size)
+        ranges[f"{k}"] = ends(mesh, piece, index_of(mesh, piece, place))
+    terms = tuple((f"{k}", times, size) for k, (_, times, size) in enumerate(span.image.terms))
+    return reached(Image(terms, *span.image[1:]), ranges)
 
 
 def index_of(mesh: Mesh, span: Span, place: list[int]) -> int:

@@ -1,15 +1,16 @@
 """How an operation can be cut: one uniform view of every kind of vertex.
 
 Cutting a label cuts every dimension that carries it, of the inputs and of the output alike. A
-dimension that cannot be cut (the one a gather looks up, the one a concat grows along) carries no
-label and is read whole, or, by a slice, as a window.
+dimension that cannot be cut (the one a gather looks up) carries no label and is read whole. One
+that is read at computed places carries no label either: of it a tile reads the image of its box.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -17,12 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Window
 from eindecomp.graph.vertex import Shape, Vertex
 from eindecomp.lang.einsum import EinSum, Labels, Sizes
+from eindecomp.lang.index import CLAMP
 from eindecomp.lang.scalar import used_args
 
 Ints = NDArray[np.int64]
+
+
+class Image(NamedTuple):
+    """The places at which a dimension is read: (Σ times · label + offset) / divisor, as far as
+    they lie within its size; with `clamps`, those beyond an end read the last element there."""
+
+    terms: tuple[tuple[str, int, int], ...]
+    """Each label that moves the place, how many times, and its size."""
+    offset: int
+    divisor: int
+    size: int
+    clamps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +44,20 @@ class Dim:
     """A dimension as an operation sees it.
 
     With a label, unit k of the label covers elements `k * scale` to `(k + 1) * scale`. Without one
-    it is `start:stop` on every device.
+    it is `start:stop` on every device, or, of an image, what the device's places reach of that.
     """
 
     label: str | None
     start: int
     stop: int
     scale: int = 1
+    image: Image | None = None
+
+    @property
+    def labels(self) -> Labels:
+        """The label that it carries, or those that move its image."""
+        own = () if self.label is None else (self.label,)
+        return own if self.image is None else tuple(label for label, _, _ in self.image.terms)
 
 
 Dims = tuple[Dim, ...]
@@ -134,6 +155,14 @@ class View:
         """Which label a dimension carries."""
         return None if dim.label is None else self.labels.index(dim.label)
 
+    def along(self, dim: Dim) -> int | None:
+        """Which label cuts a dimension, or most of its image."""
+        if dim.image is None:
+            return self.index(dim)
+        terms = [term for term in dim.image.terms if term[0] in self.labels]
+        most = max(terms, key=lambda term: abs(term[1]) * term[2], default=None)
+        return None if most is None else self.labels.index(most[0])
+
 
 def is_planned(vertex: Vertex) -> bool:
     """Whether a vertex is computed by tiles; inputs are given, fills generated where read."""
@@ -143,7 +172,7 @@ def is_planned(vertex: Vertex) -> bool:
 def view_of(graph: Graph, vertex: Vertex) -> View:
     """The view of a planned vertex, or of an input: the ways in which it can lie."""
     shapes = tuple(graph[name].shape for name in vertex.inputs)
-    return _view_of(vertex.op, shapes, vertex.shape)
+    return _view_of(vertex.op, shapes, vertex.shape, vertex.windows)
 
 
 def planned_views(graph: Graph) -> list[tuple[str, View]]:
@@ -152,14 +181,21 @@ def planned_views(graph: Graph) -> list[tuple[str, View]]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
+def _view_of(
+    op: Op, shapes: tuple[Shape, ...], shape: Shape, windows: tuple[Window | None, ...]
+) -> View:
     made = dict(zip(op.output, shape, strict=True))
     match op:
         case EinSum():
-            sizes = _label_sizes((*op.inputs, op.output), (*shapes, shape))
+            windows = windows or (None,) * len(shapes)
+            pairs = list(zip(shapes, windows, strict=True))
+            seen = tuple(own if window is None else window.sizes for own, window in pairs)
+            sizes = _label_sizes((*op.inputs, op.output), (*seen, shape))
             read = len(used_args(op.join))
-            pairs = enumerate(zip(op.inputs, shapes, strict=True))
-            reads = [_plain(*pair) if k < read else None for k, pair in pairs]
+            reads = [
+                None if k >= read else _plain(labels, own) if window is None else _seen(window, own)
+                for k, (labels, (own, window)) in enumerate(zip(op.inputs, pairs, strict=True))
+            ]
             return _view(op.labels, sizes, reads, _plain(op.output, shape))
         case Gather():
             table: list[str | None] = list(op.table)
@@ -174,22 +210,68 @@ def _view_of(op: Op, shapes: tuple[Shape, ...], shape: Shape) -> View:
             named = NamedRows(True, op.axis, op.index, tuple(output))
             return _naming(named, _view(tuple(sizes), sizes, reads, _plain(output, shape)))
         case Concat():
-            kept = [None if label == op.along else label for label in op.output]
-            reads = [_plain(kept, shape) for shape in shapes]
-            return _view(op.output, made, reads, _plain(kept, shape))
-        case Slice():
-            pairs = zip(op.input, op.ranges, strict=True)
-            carried = [label if window is None else None for label, window in pairs]
-            windows = zip(carried, op.windows(shapes[0]), strict=True)
-            reads = [tuple(Dim(label, *window) for label, window in windows)]
-            output = [label if label in carried else None for label in op.output]
-            return _view(op.output, made, reads, _plain(output, shape))
+            reads: list[Dims | None] = []
+            start = 0
+            for own in shapes:
+                image = Image(((op.along, 1, shape[op.axis]),), -start, 1, own[op.axis])
+                part = Dim(None, 0, own[op.axis], image=image)
+                dims = _plain(op.output, own)
+                reads.append((*dims[: op.axis], part, *dims[op.axis + 1 :]))
+                start += own[op.axis]
+            return _view(op.output, made, reads, _plain(op.output, shape))
+        case Window():
+            return _view(op.output, made, [_seen(op, shapes[0])], _plain(op.output, shape))
         case Reshape():
             return _reshape(op)
         case Input():
             return _view(op.output, made, [], _plain(op.output, shape))
         case Fill():
             raise AssertionError("fills are generated where they are read")
+
+
+def _seen(window: Window, shape: Shape) -> Dims:
+    """The dimensions of a tensor that is read through a window."""
+    sizes, dims = window.by_label, list[Dim]()
+    for index, size in zip(window.index, shape, strict=True):
+        if (label := index.alone) is not None and sizes[label] == size:
+            dims.append(Dim(label, 0, size))
+            continue
+        terms = tuple((label, times, sizes[label]) for label, times in index.terms)
+        image = Image(terms, index.offset, index.divisor, size, index.outside == CLAMP)
+        low, high = reached(image, {label: (0, n) for label, _, n in terms})
+        dims.append(Dim(None, low, high, image=image if terms else None))
+    return tuple(dims)
+
+
+def reached(image: Image, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """From where to where the places reach, for labels in these ranges."""
+    if any(ranges[label][0] >= ranges[label][1] for label, _, _ in image.terms):
+        return 0, 0
+    low = high = image.offset
+    for label, times, _ in image.terms:
+        ends = ranges[label][0] * times, (ranges[label][1] - 1) * times
+        low, high = low + min(ends), high + max(ends)
+    low, high = -(-low // image.divisor), high // image.divisor
+    if image.clamps:
+        last = image.size - 1
+        return min(max(low, 0), last), max(min(high, last), 0) + 1
+    low, high = max(low, 0), min(high + 1, image.size)
+    return (low, high) if low < high else (0, 0)
+
+
+def least_units(dim: Dim, parts: int) -> int:
+    """The elements of a dimension that so many pieces of its main label read together, at least.
+
+    Of an image, other labels may be cut as well: then each stands still at its first or last place.
+    """
+    if dim.image is None:
+        return dim.stop - dim.start
+    main, *others = sorted(dim.image.terms, key=lambda term: -abs(term[1]) * term[2])
+    whole = main[0], (0, main[2])
+    ends = product(*([(label, (0, 1)), (label, (n - 1, n))] for label, _, n in others))
+    reaches = (reached(dim.image, dict([whole, *corner])) for corner in ends)
+    gap = -(-(abs(main[1]) - 1) // dim.image.divisor)
+    return max(min(high - low for low, high in reaches) - gap * (parts - 1), 0)
 
 
 def _label_sizes(tensors: tuple[Labels, ...], shapes: tuple[Shape, ...]) -> dict[str, int]:
@@ -202,13 +284,13 @@ def _plain(labels: Labels | list[str | None], shape: tuple[int, ...]) -> Dims:
 
 
 def _view(labels: Labels, sizes: Sizes, reads: Sequence[Dims | None], output: Dims) -> View:
-    """The view over the labels that some dimension carries; a label of size 0 cannot be cut."""
+    """The view over the labels that cut some dimension; a label of size 0 cannot be cut."""
     empty = {label for label in labels if sizes[label] == 0}
     if empty:
         reads = [_without(empty, dims) for dims in reads]
         output = _without(empty, output) or ()
-    carried = {dim.label for dims in (*reads, output) for dim in dims or ()}
-    kept = tuple(label for label in labels if label in carried)
+    cutting = {label for dims in (*reads, output) for dim in dims or () for label in dim.labels}
+    kept = tuple(label for label in labels if label in cutting - empty)
     return View(kept, tuple(sizes[label] for label in kept), tuple(reads), output)
 
 
@@ -247,7 +329,7 @@ def dim_parts(view: View, dims: Dims, parts: Ints) -> Ints:
     """
     pieces = np.ones((len(parts), len(dims), *parts.shape[2:]), dtype=np.int64)
     for d, dim in enumerate(dims):
-        if (i := view.index(dim)) is not None:
+        if (i := view.along(dim)) is not None:
             pieces[:, d] = parts[:, i]
     return pieces
 

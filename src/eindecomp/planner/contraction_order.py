@@ -22,6 +22,7 @@ from eindecomp.graph.reduce_types import with_reduce_types
 from eindecomp.graph.rewrites.merge_products import Merged, merge_products, merged_products
 from eindecomp.graph.rewrites.order_contractions import order_as
 from eindecomp.graph.rewrites.rewrite import BEFORE_ORDER, after_order
+from eindecomp.graph.windows import apart
 from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import SUM
 from eindecomp.lang.scalar import Arg
@@ -338,7 +339,7 @@ class Contractions:
         )
         if not small and not has_products:
             return cls(written, graph, {}, ())
-        prepared = graph
+        prepared = apart(graph)
         for run in BEFORE_ORDER:
             prepared = run(prepared)
         products = merged_products(prepared, keep if small else prepared.vertices)

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from eindecomp.errors import PlanError, check_whole, quote, suggest
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Input, Op, Reshape, Slice
+from eindecomp.graph.ops import Concat, Fill, Input, Op, Reshape, Window, sliced
 from eindecomp.graph.parts import has_plain_parts
 from eindecomp.graph.vertex import Vertex, unused_label
 from eindecomp.lang.dtypes import widen
@@ -97,6 +97,9 @@ def for_copies(
     """What was said of tensors, said of their copies, and of what is still there under its name."""
     said = {copy: own for name, own in given.items() for copy in copies.get(name, ())}
     return said | {n: own for n, own in given.items() if n not in copies or n in made}
+
+
+AnyOp = TypeVar("AnyOp", bound=Op)
 
 
 @dataclass(frozen=True)
@@ -187,12 +190,17 @@ def _label_of_rows(
             _refuse(label, f"{vertex} reads a diagonal of {name!r}")
     if len(found) > 1:
         _refuse(label, f"{vertex} joins each row with others")
-    return found.pop()
+    own = found.pop()
+    every = [dim for dims in view_of(graph, vertex).reads for dim in dims or () if dim.image]
+    if any(own[0] in dim.labels for dim in every):
+        _refuse(label, f"{vertex} reads at places that it moves")
+    return own
 
 
 def _dims(graph: Graph, vertex: Vertex, k: int) -> list[tuple[str | None, int]]:
     """The label of each dimension of an operand, and the elements that a unit of it has."""
-    if isinstance(vertex.op, EinSum):  # it has the labels also of what it does not read
+    # An EinSum has the labels also of what it does not read.
+    if isinstance(vertex.op, EinSum) and not vertex.windows:
         return [(label, 1) for label in vertex.op.inputs[k]]
     return [(dim.label, dim.scale) for dim in view_of(graph, vertex).reads[k] or ()]
 
@@ -244,6 +252,7 @@ class _Unrolled:
             vertex,
             name=self.made.fresh(f"{name}.micro{turn}"),
             op=self._shorter_op(vertex.op, batch.cut[name]),
+            windows=tuple(own and self._shorter_op(own, batch.cut[name]) for own in vertex.windows),
             inputs=inputs,
             shape=self._shorter(vertex.shape, [batch.rows[name].dim] if name in batch.rows else []),
             # What is combined is in the type in which values accumulate.
@@ -273,10 +282,16 @@ class _Unrolled:
     def _shorter(self, shape: tuple[int, ...], dims: list[int]) -> tuple[int, ...]:
         return tuple(n // self.batch.count if d in dims else n for d, n in enumerate(shape))
 
-    def _shorter_op(self, op: Op, label: str) -> Op:
+    def _shorter_op(self, op: AnyOp, label: str) -> AnyOp:
+        count = self.batch.count
+        if isinstance(op, Window):
+            sizes = (
+                {**op.by_label, label: op.by_label[label] // count} if label in op.output else {}
+            )
+            return replace(op, sizes=tuple((sizes or op.by_label).values()))
         if not isinstance(op, Reshape):
             return op
-        sizes = [(own, n // self.batch.count if own == label else n) for own, n in op.sizes]
+        sizes = [(own, n // count if own == label else n) for own, n in op.sizes]
         return replace(op, sizes=tuple(sizes))
 
     def _combine(self, vertex: Vertex, turn: int) -> None:
@@ -306,7 +321,7 @@ class _Unrolled:
         ranges = tuple(turn if d == dim + 1 else None for d in range(len(split.shape)))
         kept = tuple(label for d, label in enumerate(split.labels) if d != dim + 1)
         part = self.made.fresh(f"{name}.micro{turn}")
-        self.made.add(Slice(kept, ranges), [split.name], part)
+        self.made.add(sliced(kept, ranges, split.shape), [split.name], part)
         if len(split.shape) > len(self.made[name].shape) + 1:
             part = self._merged(part, dim, 2, self.made.fresh(part))
         self._known[name, dim, turn] = part

@@ -78,9 +78,9 @@ def test_a_pin_of_the_result_is_one_of_the_input():
 
 def test_a_pin_of_a_tied_input_is_named_as_it_was_given():
     graph = ed.parse("""
-        input X[i: 8, j: 8], V[p: 4, q: 8]
+        input X[i: 8, j: 8], V[p: 4, q: 8], ids[i] int32
         A[i,j] <- exp(X[i,j])
-        new_V[r,s] <- concat[r](A[r in 0:2, s], A[r in 2:4, s])
+        new_V[r: 4 = ids[i], s] <- sum A[i,s]
         new_X[m,n] <- X[m,n] + A[n,m]
         output new_X, new_V
     """)

@@ -271,7 +271,7 @@ class PriceInSeconds:
         work = float(tile_operations(vertex.op, sizes))
         traffic = float(vertex.elements * vertex.dtype.itemsize)
         for dims, item in zip(view.reads, items, strict=True):
-            labels = [dim.label for dim in dims or () if dim.label is not None]
+            labels = [label for dim in dims or () for label in dim.labels]
             if dims is not None and len(set(labels)) == len(labels):  # little is read of a diagonal
                 traffic += float(prod(dim.stop - dim.start for dim in dims)) * item
         flops, item = self.machine.flops, vertex.dtype.itemsize

@@ -238,10 +238,15 @@ def second_layouts(
             key = tuple(id(reads) for reads in reading)
             if key not in of_readers:
                 every = dict.fromkeys(cut for reads in reading for cut in reads.cuts)
-                of_readers[key] = tuple(cut for cut in every if pending_in(cut) is None)
+                of_readers[key] = tuple(cut for cut in every if _may_be_kept(cut))
             if of_readers[key]:
                 layouts[name] = of_kind.setdefault(alike.get(name, name), of_readers[key])
     return layouts
+
+
+def _may_be_kept(cut: Any) -> bool:
+    """Whether a tensor may be kept in a layout: it is whole there, and no image of others."""
+    return pending_in(cut) is None and all(getattr(span, "image", None) is None for span in cut)
 
 
 def widest_read(

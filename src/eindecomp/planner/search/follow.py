@@ -260,7 +260,7 @@ class Followers:
                 ways = (i for i, way in enumerate(view.ways) if k in way.operands)
                 wanted |= {len(view.cut_labels) + i: left.axes for i in ways}
             for dim, span in zip(view.reads[k] or (), combined(held[k]), strict=True):
-                if (label := view.index(dim)) is not None and span.axes:
+                if (label := view.along(dim)) is not None and span.axes:
                     wanted.setdefault(label, span.axes)
         return tuple(wanted.items())
 
@@ -292,7 +292,7 @@ class Followers:
         rows: dict[Assignment, None] = {}
         for need in needs:
             wanted = tuple(
-                (label, span.axes)
+                (label, span.main_axes)
                 for dim, span in zip(view.output, combined(need), strict=True)
                 if (label := view.index(dim)) is not None
             )
@@ -340,7 +340,7 @@ class Followers:
             pieces_of(self.mesh, self.levels, (span.axes for span in now.home)),
         )
         after: list[Wanted] = [
-            tuple((d, span.axes) for d, span in enumerate(need) if span.axes)
+            tuple((d, span.main_axes) for d, span in enumerate(need) if span.main_axes)
             for need in (*(need if view.stays else combined(need) for need in needs), ())
         ]
         wanted = [self._wanted(name, held, first) for first in held]

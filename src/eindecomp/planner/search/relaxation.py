@@ -193,7 +193,8 @@ def relax(asked: Relaxation, seconds: float) -> Relaxed:
     if isinstance(asked.price, LeastSeconds) and asked.search.memory is None:
         asked = replace(asked, price=_finest(asked.search.graph, asked.price))
     relaxed = None
-    for most in budgets.RELAXED_VECTORS[seconds < budgets.LEAST_RELAX_SECONDS :]:
+    sizes = budgets.RELAXED_VECTORS
+    for most in sizes[1:] if seconds < budgets.LEAST_RELAX_SECONDS else sizes:
         if relaxed is not None or has_passed(deadline):
             break
         relaxed = _relax(asked, most, deadline)

@@ -139,7 +139,7 @@ class Search:
         dims = [d for name, dims in reads if dims and homes(self.graph[name]) for d in dims]
         if vertex.name in self._read or vertex.name in self.rules.pinned:
             dims += view.output
-        labels = {dim.label for dim in dims}
+        labels = {label for dim in dims for label in dim.labels}
         return [label in labels for label in view.labels]
 
     @cached_property

@@ -23,6 +23,7 @@ from eindecomp.layout.cut import (
     Axes,
     Cut,
     bits_of,
+    image_of,
     in_mesh_order,
     interleaved,
     pending_in,
@@ -265,8 +266,13 @@ def _choices(
 
 def cut_of(view: View, dims: Dims, assignment: Assignment) -> Cut:
     """The cut of a tensor's dimensions under an assignment."""
+
+    def axes_of(label: str | None) -> Axes:
+        return assignment[view.labels.index(label)] if label in view.labels else ()
+
     return tuple(
-        span_of(dim, () if (i := view.index(dim)) is None else assignment[i]) for dim in dims
+        span_of(dim, axes_of(dim.label)) if dim.image is None else image_of(dim, dim.image, axes_of)
+        for dim in dims
     )
 
 

@@ -78,7 +78,9 @@ def taken_over(
     """Labels cut just as wanted, and then by all other axes: each time another one first."""
     own: list[Axes] = [()] * len(view.labels)
     for label, axes in wanted:
-        if all(axis not in other for axis in axes for other in own):
+        # What windows reach into may be cut into more pieces than their labels have numbers.
+        fits = can_cut(mesh.pieces, view.sizes[label], pieces_by(mesh, axes))
+        if fits and all(axis not in other for axis in axes for other in own):
             own[label] = axes
     rest = [a for a in range(len(mesh.sizes)) if all(a not in axes for axes in own)]
     for first in range(len(own)) if rest else range(min(len(own), 1)):

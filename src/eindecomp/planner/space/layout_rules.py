@@ -235,7 +235,10 @@ def _groups(vertex: Vertex, view: View, shared: Collection[str]) -> Groups:
     ]
     tensors.append((vertex.name, view.output))
     groups: dict[object, list[int]] = {}
+    moving = {label for _, own in tensors for d in own if d.image for label in d.labels}
     for i, label in enumerate(view.labels):
+        if label in moving:
+            continue
         dims = [[d for d in own if d.label == label] for _, own in tensors]
         if any(own and name in shared for (name, _), own in zip(tensors, dims, strict=True)):
             continue

@@ -18,7 +18,7 @@ import numpy as np
 from eindecomp.errors import PlanError
 from eindecomp.layout.cut import Axes
 from eindecomp.layout.mesh import BALANCED, Mesh, can_cut, products_of
-from eindecomp.layout.view import Dims, View, dim_parts
+from eindecomp.layout.view import Dim, Dims, View, dim_parts, least_units
 from eindecomp.planner import budgets
 from eindecomp.planner.space.choices import Choices, Reads
 from eindecomp.planner.space.viable import viable_parts
@@ -178,11 +178,16 @@ def _cut(dims: Dims, row: Sequence[Sequence[int]], agg: str) -> PieceCounts:
 
 
 def _sides(dims: Dims, row: Sequence[Sequence[int]]) -> PieceCounts:
-    return tuple(
-        PieceCount(prod(n), (d.stop - d.start) // d.scale, d.scale, d.stop - d.start, d.label,
-                   tuple(n))
-        for d, n in zip(dims, row, strict=True)
-    )  # fmt: skip
+    return tuple(_side(dim, tuple(n)) for dim, n in zip(dims, row, strict=True))
+
+
+def _side(dim: Dim, levels: tuple[int, ...]) -> PieceCount:
+    parts = prod(levels)
+    units = least_units(dim, parts)
+    label = dim.label
+    if dim.image is not None:
+        label = max(dim.image.terms, key=lambda term: abs(term[1]) * term[2])[0]
+    return PieceCount(parts, units // dim.scale, dim.scale, units, label, levels)
 
 
 def _homes(view: View, mesh: Mesh, levels: Levels, tile: Ints, reduced: bool) -> Ints:

@@ -200,6 +200,8 @@ class DeviceStep:
     """The block that the device makes, completes or lets go of."""
     reads: tuple[Box | None, ...] = ()
     """For a kernel call the block of each operand, None for one that is not read."""
+    numbers: Box = ()
+    """And what it has of the labels that only windows have."""
     exchange: Exchange = NOTHING
     members: tuple[int, ...] = ()
     """For a reduction the devices whose partial results are combined, in this order."""
@@ -231,21 +233,22 @@ def step_on(
             return DeviceStep(step, buffers[steps.used_by(step)[-1]].box(mesh, device))
         case steps.Compute():
             reads = tuple(read and box_on(mesh, read.cut, device) for read in step.reads)
-            return DeviceStep(step, buffers[step.into].box(mesh, device), reads)
+            numbers = box_on(mesh, step.numbers, device)
+            return DeviceStep(step, buffers[step.into].box(mesh, device), reads, numbers)
         case steps.Move():
             held, wanted = buffers[step.source].tiling, buffers[step.into].tiling
             own = moves(mesh, held, wanted, device, step.first)
             is_identity = not is_first(mesh, step.first, device)
             box = wanted.box(mesh, device)
-            return DeviceStep(step, box, (), own, is_identity=is_identity)
+            return DeviceStep(step, box, exchange=own, is_identity=is_identity)
         case steps.ReduceScatter():
             home = buffers[step.into].tiling.cut
             box, members, own = reduction(mesh, home, step.axes, step.split, device)
-            return DeviceStep(step, box, (), own, members)
+            return DeviceStep(step, box, exchange=own, members=members)
         case steps.AllGather():
             home = buffers[step.buffer].tiling.cut
             own = moves(mesh, Tiling(home, step.axes), Tiling(home), device)
-            return DeviceStep(step, box_on(mesh, home, device), (), own)
+            return DeviceStep(step, box_on(mesh, home, device), exchange=own)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from eindecomp.errors import PlanError
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.shown import numbered
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import partial_bytes, partial_types
 from eindecomp.lang.dtypes import DType
@@ -15,7 +16,7 @@ from eindecomp.layout.cut import Cut, bits_of, combined, pending_in, used_axes
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.overlaps import is_inside, moved, totals
 from eindecomp.layout.tiling import Tiling, replicated_axes, uncut
-from eindecomp.layout.view import View, view_of
+from eindecomp.layout.view import Dim, View, view_of
 from eindecomp.planner.costs.named_rows import fetched, most_bytes, reduced
 from eindecomp.planner.costs.price import Price, PriceInBytes, price_of
 from eindecomp.planner.plan import Plan
@@ -135,11 +136,13 @@ class _ProgramMaker:
             if source in self.plan.given and len(self.lies[source]) == 1:
                 self._keep_second(self.plan.graph[source], self.plan.given[source])
         reads = self._operands(vertex, view, decision)
+        dims = tuple(Dim(label, 0, size) for label, size in numbered(vertex).items())
+        numbers = cut_of(view, dims, decision.assignment)
         summed = summed_axes(view, decision.assignment)
         partial = summed | sum(bits_of(wait.axes) for wait in decision.waits)
         if not partial:
             home = self.buffer(vertex, steps.Role.HOME, Tiling(decision.home))
-            self.added.append(steps.Compute(vertex.name, reads, home, is_partial=False))
+            self.added.append(steps.Compute(vertex.name, reads, home, False, numbers))
             self.lies[vertex.name] = [home]
             self._keep_second(vertex, decision.layouts)
             return
@@ -149,7 +152,7 @@ class _ProgramMaker:
         parts = self.buffer(made, steps.Role.PARTIAL, tiling, types)
         is_rounded = made.reduce_dtype is not None
         is_partial = bool(summed) and not is_rounded
-        self.added.append(steps.Compute(vertex.name, reads, parts, is_partial=is_partial))
+        self.added.append(steps.Compute(vertex.name, reads, parts, is_partial, numbers))
         if decision.waits or pending_in(decision.home) is not None:
             self._leave_parts(vertex, decision, parts, partial)
             return

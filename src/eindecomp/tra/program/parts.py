@@ -116,7 +116,7 @@ def _part(vertex: Vertex, decisions: Mapping[str, Decision], parts: Mapping[str,
         op = replace(op, join=_widened(op.join, own))
     narrow = vertex.reduce_dtype
     dtype = widen(vertex.dtype) if narrow is None else narrow
-    return Vertex(parts[vertex.name], op, inputs, vertex.shape, dtype, narrow)
+    return Vertex(parts[vertex.name], op, inputs, vertex.shape, dtype, narrow, vertex.windows)
 
 
 def _whole(vertex: Vertex, part: Vertex, agg: Monoid) -> Vertex:
@@ -126,7 +126,7 @@ def _whole(vertex: Vertex, part: Vertex, agg: Monoid) -> Vertex:
     to = widen(vertex.dtype) if are_narrow else vertex.dtype
     join = Arg(0) if part.dtype == vertex.dtype else call(to.name, Arg(0))
     op = EinSum((vertex.labels,), vertex.labels, join, agg)
-    return replace(vertex, op=op, inputs=(part.name,), reduce_dtype=None)
+    return replace(vertex, op=op, inputs=(part.name,), reduce_dtype=None, windows=())
 
 
 def _widened(join: Expr, parts: frozenset[int]) -> Expr:

@@ -73,6 +73,8 @@ class Compute:
     """The operands in order; None for one whose elements are never read."""
     into: Number
     is_partial: bool
+    numbers: Cut = ()
+    """How the labels are cut that only windows have."""
 
 
 @dataclass(frozen=True, slots=True)

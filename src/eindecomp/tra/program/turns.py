@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Op, Reshape, Slice
+from eindecomp.graph.ops import Concat, Fill, Op, Reshape, sliced
 from eindecomp.graph.turns import Turns, in_turns, turn_bytes
 from eindecomp.graph.vertex import Shape, Vertex, unused_label
 from eindecomp.graph.work import partial_bytes
@@ -256,7 +256,8 @@ class _Taking:
             ranges = [*(None for _ in source.labels)]
             shape = self._part(source.shape, source.labels, source.labels[at])
             own, axes = self._fresh(f"{source.name}.turn{turn}"), _axes(source.labels, need)
-            op = Slice(source.labels, (*ranges[: at + 1], turn, *ranges[at + 1 :]))
+            cut = (*ranges[: at + 1], turn, *ranges[at + 1 :])
+            op = sliced(source.labels, cut, self.made.graph[divided].shape)
             self.known[key] = self._store(own, op, [divided], shape, axes, source)
         return self.known[key]
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from eindecomp.graph.ops import Op
+from eindecomp.graph.shown import numbered
 from eindecomp.graph.work import tile_operations
 from eindecomp.layout.boxes import volume
 from eindecomp.layout.cut import Cut, axes_in, interval, pieces_by
 from eindecomp.layout.mesh import Mesh
 from eindecomp.layout.tiling import Tiling
-from eindecomp.layout.view import Dims, view_of
+from eindecomp.layout.view import Dim, Dims, view_of
 from eindecomp.planner.costs.collectives import Level
 from eindecomp.planner.costs.machine import Machine, function_seconds, rate
 from eindecomp.solve.problem.arrays import Floats, Ints, Mask
@@ -215,6 +216,8 @@ def kernel_seconds(program: Program, machine: Machine, step: steps.Compute) -> F
             _note_lengths(lengths, dims, read.cut, program)
             item = program.buffers[read.buffer].item
             traffic = traffic + shared_volumes(mesh, read.cut, read.cut) * float(item)
+    alone = tuple(Dim(label, 0, size) for label, size in numbered(vertex).items())
+    _note_lengths(lengths, alone, step.numbers, program)
     tile = {label: lengths[label].astype(np.float64) for label in view.labels}
     work, item = tile_operations(vertex.op, tile), vertex.dtype.itemsize
     functions = function_seconds(machine.flops, vertex.op, tile, item)

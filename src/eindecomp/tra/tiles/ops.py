@@ -106,6 +106,8 @@ class TileOp:
     """The first of the devices that it is done for."""
     call: TileCall | None = None
     """What it calls, if that is not the kernel of a vertex."""
+    numbers: Box = ()
+    """What it has of the labels that only windows have."""
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -270,7 +272,7 @@ class _TileMaker:
                     for read, box in zip(step.reads, own.reads, strict=True)
                 )
                 kind = OpKind.PARTIAL if step.is_partial else OpKind.WHOLE
-                return self._make(kind, step.into, device, own.box, reads)
+                return self._make(kind, step.into, device, own.box, reads, numbers=own.numbers)
             case steps.ReduceScatter():
                 parts: list[Block] = []
                 for peer in own.members:
@@ -322,6 +324,7 @@ class _TileMaker:
         box: Box,
         reads: tuple[Block | None, ...] = (),
         of: str | None = None,
+        numbers: Box = (),
     ) -> tuple[Block, ...]:
         """A new tile, or the one that an equal operation has made in this memory.
 
@@ -329,12 +332,12 @@ class _TileMaker:
         """
         made, memory = self.program.buffers[buffer], self.memories[device]
         tensor = made.tensor if of is None else of
-        key = (kind, tensor, made.types, memory, box, reads)
+        key = (kind, tensor, made.types, memory, box, reads, numbers)
         number = self.known.get(key)
         if number is None:
             number = self.known[key] = len(self.tiles)
             self.tiles.append(Tile(number, tensor, box, made.types, memory))
-            self.ops.append(TileOp(kind, number, reads, device))
+            self.ops.append(TileOp(kind, number, reads, device, numbers=numbers))
         return (Block(number, box),)
 
     def made(self) -> TileProgram:
