@@ -132,6 +132,7 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/contractions.py
 	$(BIN)/python benchmarks/compiling.py
+	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/run_einsum.py
 	$(BIN)/python benchmarks/solve_chain.py
 	$(BIN)/python benchmarks/plan_llama.py

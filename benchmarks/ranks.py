@@ -3,6 +3,7 @@
 `chain`: the paper's matrix chain by our ranks, by hand-written column panels and by ScaLAPACK in
 one job, and by the threads of one process, in turns. `collectives`: what a repartition takes
 against the transport's own call for the same bytes. `overhead`: a step that has nothing to do.
+`heat`: 100 steps of the heat equation, 4096², against mpi4py with halos by hand.
 `classifier`: a training step against torch's DistributedDataParallel. `llama`: the 1B shape against
 threads. `trouble`: a rank is killed, stopped or delayed, again and again. Ratios are our time over
 theirs.
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from on_ranks.chain import chain_alone, chain_inside
+from on_ranks.heat import heat_inside
 from on_ranks.jobs import Record, launch, ranks_of, records, timed
 from on_ranks.trouble import trouble
 
@@ -33,7 +35,7 @@ from eindecomp.models.paper_graphs import Synthetic
 from eindecomp.models.paper_graphs import ffnn as ffnn_graph
 from eindecomp.planner.costs.machine import Collective
 
-WHAT = ("chain", "collectives", "overhead", "classifier", "llama", "trouble")
+WHAT = ("chain", "collectives", "overhead", "heat", "classifier", "llama", "trouble")
 _TURNS = 3
 
 
@@ -163,6 +165,7 @@ INSIDE = {
     "chain": chain_inside,
     "collectives": collectives_inside,
     "overhead": overhead_inside,
+    "heat": heat_inside,
     "classifier": classifier_inside,
     "llama": llama_inside,
 }
@@ -213,7 +216,7 @@ def race(what: str, transport: str, ranks: int, quick: bool) -> None:
         [record] = inside(transport, ranks, what, *flags)
         print(f"a step without work: {1e6 * min(record['ours']) / record['steps']:.1f} µs")
         return
-    if what == "collectives":
+    if what in ("collectives", "heat"):
         show([inside(transport, ranks, what, *flags)])
         return
     turns: list[list[Record]] = []

@@ -16,8 +16,8 @@ from random_tiles import assert_close
 
 import eindecomp as ed
 from eindecomp.errors import InputError
-from eindecomp.graph.evaluate import compute
-from eindecomp.graph.ops import Fill, Input, ScatterAdd, Slice
+from eindecomp.graph.evaluate import compute, look
+from eindecomp.graph.ops import Fill, Input, ScatterAdd, Window
 from eindecomp.kernels import library as libraries
 from eindecomp.kernels.library import KernelLibrary, TileKernel, library_of
 from eindecomp.lang.einsum import EinSum
@@ -139,13 +139,13 @@ def test_parts_make_the_whole_for_vertices_of_every_kind(
 
 
 def read_tiles(vertex: ed.Vertex, operands: list[Array]) -> list[Any]:
-    """What an engine gives a kernel: windows of what is sliced, nothing of what is not read."""
+    """What an engine gives a kernel: what windows show, nothing of what is not read."""
     op = vertex.op
+    windows = (op,) if isinstance(op, Window) else vertex.windows or (None,) * len(operands)
+    seen = [look(x, own) for x, own in zip(operands, windows, strict=True)]
     if isinstance(op, EinSum):
-        return [x if k in used_args(op.join) else None for k, x in enumerate(operands)]
-    if isinstance(op, Slice):
-        return [operands[0][tuple(slice(*window) for window in op.windows(operands[0].shape))]]
-    return operands
+        return [x if k in used_args(op.join) else None for k, x in enumerate(seen)]
+    return seen
 
 
 @every_library

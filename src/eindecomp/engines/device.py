@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from eindecomp.engines.row_masks import RowMask, named_in
 from eindecomp.errors import RunError
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.shown import see, shown_to
 from eindecomp.kernels.library import KernelLibrary, TileKernel
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, inside, meet, shape_of, show_box, volume, within
@@ -95,9 +96,12 @@ class Device:
             None if read is None or box is None else self.read(read.buffer, box)[0]
             for read, box in zip(step.reads, own.reads, strict=True)
         ]
+        vertex = self.program.computed_by(step)
         held = self.allocate(step.into)
         out = held.arrays
         kernel, scalars = self._kernel(step), [*self.scalars.values()]
+        shown = shown_to(vertex, own.reads, own.box, own.numbers)
+        operands = see(self.library, kernel, operands, shown)
         if step.is_partial:
             kernel.partial(operands, out, scalars)
         else:

@@ -20,6 +20,7 @@ import numpy as np
 from eindecomp.errors import InputError, needing_extras, suggest
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.shown import Shown
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import DType, ScalarTypes, ScalarValues, Types
 
@@ -99,6 +100,10 @@ class KernelLibrary(Protocol):
 
     def copy(self, target: Array, source: Array) -> None:
         """Copy elements from one array of the library to another of the same shape and type."""
+
+    def window(self, tile: Array, shown: Shown) -> Array:
+        """What a vertex reads of a tile through a window, best as a view of it."""
+        ...
 
     def from_numpy(self, array: np.ndarray[Any, Any]) -> Array:
         """An array of the library with these elements; it may share their memory."""

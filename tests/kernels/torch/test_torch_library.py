@@ -17,7 +17,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import eindecomp as ed
 from eindecomp.errors import InputError
-from eindecomp.graph.ops import Fill, Input, Slice
+from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.shown import see, shown_to
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.kernels.torch.library import TorchLibrary
@@ -26,6 +27,7 @@ from eindecomp.lang.einsum import EinSum
 from eindecomp.lang.monoid import MAX
 from eindecomp.lang.scalar import Arg, call
 from eindecomp.lang.text.resolve import parse_join
+from eindecomp.layout.view import view_of
 from strategies import arrays, graphs
 
 LIBRARY = TorchLibrary()
@@ -53,10 +55,15 @@ def run(graph: ed.Graph, inputs: dict[str, Any], scalars: Any) -> dict[str, Any]
             box = [(0, size) for size in vertex.shape]
             values[vertex.name] = LIBRARY.filled(op, box, scalars, graph.scalars)
         elif not isinstance(op, Input):
-            if isinstance(op, Slice):
-                windows = op.windows(operands[0].shape)
-                operands = [operands[0][tuple(slice(*window) for window in windows)]]
+            dims = view_of(graph, vertex).reads
+            reads = [None if own is None else tuple((d.start, d.stop) for d in own) for own in dims]
+            operands = [
+                x if box is None else x[tuple(slice(*ends) for ends in box)]
+                for x, box in zip(operands, reads, strict=True)
+            ]
+            shown = shown_to(vertex, reads, tuple((0, n) for n in vertex.shape))
             kernel = LIBRARY.kernel(graph, vertex)
+            operands = see(LIBRARY, kernel, operands, shown)
             given_ = [scalars[name] for name in graph.scalars]
             values[vertex.name] = kernel.result(operands, given_, vertex.shape)
     return {vertex.name: values[vertex.name] for vertex in graph.outputs}

@@ -34,11 +34,13 @@ from eindecomp.engines.jax.moves import (
 )
 from eindecomp.graph.ops import Fill, Gather, ScatterAdd
 from eindecomp.graph.rewrites.fuse import compared
+from eindecomp.graph.shown import shown_to
 from eindecomp.kernels.jax.functions import filled
 from eindecomp.kernels.jax.tile_kernels import TracedKernel, kernel_of
+from eindecomp.kernels.jax.windows import view
 from eindecomp.kernels.point_program import scalar_type
 from eindecomp.layout.boxes import shape_of
-from eindecomp.layout.tiling import Tiling
+from eindecomp.layout.tiling import Tiling, box_on
 from eindecomp.tra.program import steps
 from eindecomp.tra.program.device_row import is_first
 from eindecomp.tra.program.program import Program
@@ -224,17 +226,29 @@ class TracedProgram:
         own = lying(mesh, self.program.buffers[step.into].tiling)
         read = [None if read is None else lying(mesh, Tiling(read.cut)) for read in step.reads]
 
-        def on_tile(shape: tuple[int, ...], *shapes: tuple[int, ...] | None) -> Any:
+        vertex = self.program.computed_by(step)
+        window: Any = getattr(kernel, "window", view)
+
+        def on_tile(shown: Any, shape: tuple[int, ...], *shapes: tuple[int, ...] | None) -> Any:
             blocks = [
                 None if of is None or lies is None or size is None else self._block(of, lies, size)
                 for of, lies, size in zip(step.reads, read, shapes, strict=True)
             ]
+            pairs = zip(blocks, shown or [None] * len(blocks), strict=True)
+            blocks = [x if x is None or at is None else window(x, at) for x, at in pairs]
             made = tuple(padded(x, own.shape) for x in compute(blocks, scalars, shape))
             return made, kernel.index_range(blocks, shape)
 
+        every = [
+            [None if lies is None else lies.boxes[k] for lies in read] for k in range(mesh.devices)
+        ]
         keys = [
-            (shape_of(box), *(None if lies is None else shape_of(lies.boxes[k]) for lies in read))
-            for k, box in enumerate(own.boxes)
+            (
+                shown_to(vertex, boxes, box, box_on(mesh, step.numbers, k)),
+                shape_of(box),
+                *(None if b is None else shape_of(b) for b in boxes),
+            )
+            for k, (boxes, box) in enumerate(zip(every, own.boxes, strict=True))
         ]
         kinds = [*dict.fromkeys(keys)]
         if len(kinds) == 1:

@@ -19,9 +19,11 @@ from eindecomp.engines.spmd.exchange import (
     blocks_of,
     exchange_of,
 )
+from eindecomp.engines.spmd.halos import Surrounded, surrounded
 from eindecomp.engines.spmd.row_exchange import RowExchange
 from eindecomp.engines.tensor import Tensor
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.shown import see, shown_to
 from eindecomp.lang.dtypes import DType
 from eindecomp.layout.boxes import Box, shape_of, volume, within
 from eindecomp.layout.tiling import Tiling, box_on
@@ -64,6 +66,8 @@ class RankMemory:
     """By step, what is to be waited for."""
     parts: dict[int, Sequence[Array]] = field(default_factory=dict[int, "Sequence[Array]"])
     """By step, the arrays that receive the partial results of other ranks."""
+    around: dict[int, tuple[Array, set[int]]] = field(default_factory=dict[int, Any])
+    """By buffer that is computed inside of an array, that array and the buffers in it."""
     bytes_held: int = 0
     peak: int = 0
 
@@ -86,6 +90,26 @@ class RankMemory:
         self.bytes_held -= owned
         if owned >= LARGE:
             for array in arrays:
+                self.kind.give(array)
+
+    def make_inside(self, buffer: int, own: Surrounded, room: Room) -> Arrays:
+        """An array for a block of a buffer, inside of one for what surrounds it."""
+        [(shape, dtype)] = room.shapes
+        array = room.make(shape, dtype)
+        self.around[buffer] = array, {*own.blocks}
+        self.grow(room.nbytes)
+        self.held[buffer] = made = (array[within(own.blocks[buffer], own.box)],)
+        return made
+
+    def leave(self, inner: int, buffer: int, nbytes: int) -> None:
+        """Let go of a buffer inside of an array, and of that with the last one."""
+        array, left = self.around[inner]
+        self.held[buffer] = ()
+        left.remove(buffer)
+        if not left:
+            del self.around[inner]
+            self.bytes_held -= nbytes
+            if nbytes >= LARGE:
                 self.kind.give(array)
 
     def give_up(self, buffer: int, name: str, tiling: Tiling) -> None:
@@ -119,7 +143,8 @@ def bind_row(program: Program, row: DeviceRow, arrays: RankArrays, load: Loader)
     """The functions of all steps; `load` takes a block of an input. All ranks bind together."""
     readers = (step for step in program.steps if isinstance(step, steps.Compute | steps.Move))
     read = frozenset(number for step in readers for number in steps.used_by(step)[:-1])
-    binder = _Binder(program, row.device, arrays, load, read)
+    around = surrounded(program, row)
+    binder = _Binder(program, row.device, arrays, load, read, around)
     return [binder.bind(number, own) for number, own in enumerate(row.steps)]
 
 
@@ -141,6 +166,8 @@ class _Binder:
     load: Loader
     read: frozenset[int]
     """The buffers that are read as they are, not only combined."""
+    around: Mapping[int, Surrounded]
+    """What surrounds buffers that are computed inside of larger arrays."""
     views: set[int] = field(default_factory=set[int])
     """The buffers of which the rank has a view of another."""
 
@@ -176,6 +203,13 @@ class _Binder:
         make = self.arrays.make if nbytes >= LARGE else self.arrays.library.empty
         return Room(tuple((shape, dtype) for dtype in made.types), nbytes, make)
 
+    def _room_around(self, buffer: int) -> Room:
+        """Room for what surrounds a buffer."""
+        of, shape = self.program.buffers[buffer], shape_of(self.around[buffer].box)
+        nbytes = of.item * prod(shape)
+        make = self.arrays.make if nbytes >= LARGE else self.arrays.library.empty
+        return Room(((shape, of.types[0]),), nbytes, make)
+
     def _making(self, buffer: int) -> Do:
         """What makes room for a buffer."""
         room = self._room(buffer)
@@ -200,13 +234,20 @@ class _Binder:
         return generate
 
     def _compute(self, step: steps.Compute, own: DeviceStep) -> Do:
-        kernel = self.arrays.library.kernel(self.program.graph, self.program.computed_by(step))
+        library, vertex = self.arrays.library, self.program.computed_by(step)
+        kernel = library.kernel(self.program.graph, vertex)
+        shown = shown_to(vertex, own.reads, own.box, own.numbers)
         reads = [self._read(*each) for each in zip(step.reads, own.reads, strict=True)]
-        into, room, is_partial = step.into, self._room(step.into), step.is_partial
+        into, is_partial, around = step.into, step.is_partial, self.around.get(step.into)
+        room = self._room(into) if around is None else self._room_around(into)
 
         def compute(memory: RankMemory) -> None:
             operands = [read(memory) for read in reads]
-            made = memory.make(into, room)
+            operands = see(library, kernel, operands, shown)
+            if around is None:
+                made = memory.make(into, room)
+            else:
+                made = memory.make_inside(into, around, room)
             if is_partial:
                 kernel.partial(operands, made, memory.values)
             else:
@@ -231,6 +272,10 @@ class _Binder:
     def _free(self, step: steps.Free) -> Do:
         number, buffer = step.buffer, self.program.buffers[step.buffer]
         name, tiling = buffer.tensor, buffer.tiling
+        for inner, around in self.around.items():
+            if number in around.blocks:
+                nbytes = self._room_around(inner).nbytes
+                return lambda memory: memory.leave(inner, number, nbytes)
         is_given = buffer.role is steps.Role.GIVEN
         if is_given and all(vertex.name != name for vertex in self.program.graph.outputs):
             return lambda memory: memory.give_up(number, name, tiling)
@@ -257,6 +302,16 @@ class _Binder:
                 self._start(memory, number, exchange, source, into)
 
             return BoundStep(begin, _ending(number) if moved.sends else None)
+        around = self.around.get(source)
+        if around is not None and into in around.blocks:
+            exchange = exchange_of(replace(moved, kept=()), held, own.box, number)
+            where = within(own.box, around.box)
+
+            def begin_inside(memory: RankMemory) -> None:
+                memory.held[into] = (memory.around[source][0][where],)
+                self._start(memory, number, exchange, source, into)
+
+            return BoundStep(begin_inside, _ending(number))
         exchange, make = exchange_of(moved, held, own.box, number), self._making(into)
         if own.is_identity:
             make = self._filling(into, step.identity, own.box)

@@ -21,7 +21,8 @@ from eindecomp.engines.threads.tiled import (
     TiledVertex,
 )
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Fill, Gather
+from eindecomp.graph.ops import Fill, Gather, Window
+from eindecomp.graph.shown import see, shown_to
 from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import operations
 from eindecomp.kernels.library import library_of
@@ -54,6 +55,8 @@ class KernelCall:
     is_partial: bool = False
     """Of a tile, whether it is a partial result; of a reduction, whether its first part lies
     elsewhere than the result."""
+    numbers: Box = ()
+    """What a tile has of the labels that only windows have."""
 
     @property
     def uses(self) -> list[Key]:
@@ -183,6 +186,7 @@ def _calls_of(
             ),
             _writes(graph, tiled, number, shapes),
             is_partial=tiled.is_partial,
+            numbers=tile.numbers,
         )
         for number, tile in enumerate(tiled.tiles)
     ]
@@ -228,6 +232,12 @@ def _reduction(vertex: Vertex, reduction: Reduction, calls: Sequence[KernelCall]
     )
 
 
+def _box(where: Where, tensor: Vertex) -> Box:
+    """The tile that slices cut out, or the whole array."""
+    whole = (slice(0, n) for n in tensor.shape)
+    return tuple((part.start, part.stop) for part in (where or whole))
+
+
 def _where(box: Box, tensor: Vertex) -> Where:
     """The slices of a tile, None if it is the whole array."""
     if all((low, high) == (0, n) for (low, high), n in zip(box, tensor.shape, strict=True)):
@@ -250,7 +260,7 @@ def _bind(graph: Graph, call: KernelCall) -> Bound:
 
 def _compute(graph: Graph, vertex: Vertex, call: KernelCall) -> Bound:
     kernel = library_of(np.ndarray).kernel(graph, vertex)
-    read = _reader(vertex, call.reads)
+    read = _reader(graph, vertex, call)
     key, where = call.writes[0]
     if not call.is_partial:
 
@@ -271,7 +281,7 @@ def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
     """The function that carries out calls for whole tiles of one vertex side by side."""
     vertex = graph[calls[0].vertex]
     kernel = library_of(np.ndarray).kernel(graph, vertex)
-    tiles = [(_reader(vertex, call.reads), *call.writes[0]) for call in calls]
+    tiles = [(_reader(graph, vertex, call), *call.writes[0]) for call in calls]
 
     def run(memory: Memory) -> None:
         given = [(read(memory), memory.write(key, where)) for read, key, where in tiles]
@@ -281,9 +291,19 @@ def _bind_together(graph: Graph, calls: Sequence[KernelCall]) -> Bound:
 
 
 def _reader(
-    vertex: Vertex, reads: tuple[Block | None, ...]
-) -> Callable[[Memory], list[Array | None]]:
+    graph: Graph, vertex: Vertex, call: KernelCall
+) -> Callable[[Memory], Sequence[Array | None]]:
     """The function that reads a kernel's operands from memory."""
+    reads = call.reads
+    if vertex.windows or isinstance(vertex.op, Window):
+        pairs = zip(vertex.inputs, reads, strict=True)
+        boxes = [block and _box(block[1], graph[name]) for name, block in pairs]
+        shown = shown_to(vertex, boxes, call.box, call.numbers)
+        library = library_of(np.ndarray)
+        kernel = library.kernel(graph, vertex)
+        return lambda memory: see(
+            library, kernel, [block and memory.read(*block) for block in reads], shown
+        )
     if isinstance(vertex.op, Gather):
         axis = vertex.op.axis
         table, index = (block for block in reads if block is not None)

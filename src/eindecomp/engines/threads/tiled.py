@@ -22,10 +22,11 @@ from eindecomp.engines.resources import seconds_of
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
 from eindecomp.graph.parts import aggregates
+from eindecomp.graph.vertex import Vertex
 from eindecomp.graph.work import is_product
 from eindecomp.lang.einsum import EinSum, Labels
 from eindecomp.layout.boxes import Box, Range, volume
-from eindecomp.layout.view import is_planned, view_of
+from eindecomp.layout.view import Dim, View, is_planned, reached, view_of
 from eindecomp.tra.program.device_row import step_on
 from eindecomp.tra.program.program import Program
 from eindecomp.tra.program.steps import Compute, Generate, ReduceScatter
@@ -51,6 +52,8 @@ class VertexTile:
     box: Box
     reads: tuple[Box | None, ...] = ()
     devices: tuple[int, ...] = (0,)
+    numbers: Box = ()
+    """What it has of the labels that only windows have; nothing says all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +133,15 @@ def _computed(program: Program, step: Compute) -> tuple[TiledVertex, dict[int, i
 
     They are in the order of devices: reductions begin with the part of the lowest device.
     """
-    tiles: dict[tuple[Box, tuple[Box | None, ...]], int] = {}
+    tiles: dict[tuple[Box, tuple[Box | None, ...], Box], int] = {}
     distinct: list[VertexTile] = []
     place: dict[int, int] = {}
     for device in range(program.devices):
         own = step_on(program.mesh, program.buffers, step, device)
-        key = (own.box, own.reads)
+        key = (own.box, own.reads, own.numbers)
         if key not in tiles:
             tiles[key] = len(distinct)
-            distinct.append(VertexTile(own.box, own.reads, (device,)))
+            distinct.append(VertexTile(own.box, own.reads, (device,), own.numbers))
         place[device] = tiles[key]
     return TiledVertex(program.buffers[step.into].tensor, tuple(distinct)), place
 
@@ -240,7 +243,7 @@ def cut_for_cores(program: SharedMemoryProgram, cores: int) -> SharedMemoryProgr
 def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> TiledVertex | None:
     """One tile of an EinSum cut along a label of its result; None if no label is long enough."""
     vertex, (tile,) = graph[whole.name], whole.tiles
-    label = _best_label(graph, op, vertex.inputs, vertex.shape, count)
+    label = _best_label(graph, vertex, count)
     if label is None:
         return None
     size = vertex.shape[op.output.index(label)]
@@ -251,13 +254,11 @@ def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> Til
         groups = [tile.devices[k * have // count : (k + 1) * have // count] for k in range(count)]
     unit = _LINE if size >= 4 * count * _LINE else 1
     cuts = [round(k * size / (count * unit)) * unit for k in range(count)]
+    view = view_of(graph, vertex)
     tiles = tuple(
         VertexTile(
             _with(op.output, tile.box, label, reach),
-            tuple(
-                None if box is None else _with(labels, box, label, reach)
-                for labels, box in zip(op.inputs, tile.reads, strict=True)
-            ),
+            _reads_of(view, label, reach),
             devices,
         )
         for reach, devices in zip(pairwise([*cuts, size]), groups, strict=True)
@@ -265,18 +266,37 @@ def _cut_result(graph: Graph, whole: TiledVertex, op: EinSum, count: int) -> Til
     return replace(whole, tiles=tiles)
 
 
-def _best_label(
-    graph: Graph, op: EinSum, inputs: tuple[str, ...], shape: tuple[int, ...], count: int
-) -> str | None:
+def _reads_of(view: View, label: str, reach: Range) -> tuple[Box | None, ...]:
+    """What a tile reads that is cut along one label."""
+    ranges = {name: (0, size) for name, size in zip(view.labels, view.sizes, strict=True)}
+    ranges[label] = reach
+
+    def read(dim: Dim) -> Range:
+        if dim.image is not None:
+            whole = {name: (0, size) for name, _, size in dim.image.terms}
+            return reached(dim.image, whole | ranges)
+        return reach if dim.label == label else (dim.start, dim.stop)
+
+    return tuple(None if dims is None else tuple(map(read, dims)) for dims in view.reads)
+
+
+def _best_label(graph: Graph, vertex: Vertex, count: int) -> str | None:
     """The label whose cut leaves the fewest elements that every core reads."""
+    view = view_of(graph, vertex)
+    cutting = [
+        set[str]()
+        if dims is None
+        else {view.labels[k] for k in map(view.along, dims) if k is not None}
+        for dims in view.reads
+    ]
 
     def gain(label: str, size: int) -> float:
         even = size / (count * ceil(size / count)) if size else 0.0
-        read = zip(inputs, op.inputs, strict=True)
+        read = zip(vertex.inputs, cutting, strict=True)
         cut = sum(graph[name].elements for name, labels in read if label in labels)
         return even * (1 + cut) if even >= _EVEN else 0.0
 
-    gains = {label: gain(label, size) for label, size in zip(op.output, shape, strict=True)}
+    gains = {label: gain(label, size) for label, size in vertex.sizes.items()}
     best = max(gains, key=lambda label: gains[label], default=None)
     return best if best is not None and gains[best] else None
 

@@ -22,6 +22,7 @@ import torch
 from eindecomp.engines.result import naming
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill
+from eindecomp.graph.shown import see, shown_to
 from eindecomp.kernels.torch.aggregations import times_rows
 from eindecomp.kernels.torch.kernel import check_index
 from eindecomp.lang.dtypes import Kind, kind
@@ -288,6 +289,8 @@ class RegionCode:
                 total = kernel.combined(total, state)
             return (kernel.finished(total),)
         operands = [None if b is None else self.read(b, values)[0] for b in op.reads]
+        shown = shown_to(vertex, _boxes(op), tile.box, op.numbers)
+        operands = see(self.library, kernel, operands, shown)
         if op.kind is OpKind.PARTIAL:
             return tuple(kernel.states(operands, scalars, tile.shape))
         return (kernel.result(operands, scalars, tile.shape),)
@@ -340,8 +343,15 @@ class RegionCode:
         if op.kind is OpKind.ASSEMBLE:
             where = tuple(_inside(b, tile.box) for b in op.reads if b is not None)
         sizes = tuple(self.graph.label_sizes(vertex).items()) if op.kind is OpKind.WHOLE else ()
+        if op.kind in (OpKind.WHOLE, OpKind.PARTIAL):
+            where = shown_to(vertex, _boxes(op), tile.box, op.numbers)
         made = number(op.into), tile.shape
         return op.kind, vertex.op, vertex.dtype, types, reads, *made, where, sizes
+
+
+def _boxes(op: TileOp) -> list[Box | None]:
+    """The blocks that an operation reads."""
+    return [block and block.box for block in op.reads]
 
 
 def _inside(block: Block, box: Box) -> Box:

@@ -16,10 +16,15 @@ import numpy as np
 
 from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Window
+from eindecomp.graph.shown import Shown
 from eindecomp.graph.vertex import Vertex
+from eindecomp.kernels.convolutions import convolution_of
+from eindecomp.kernels.cpu.borders import BorderKernel
+from eindecomp.kernels.cpu.convolution import ConvolutionKernel
 from eindecomp.kernels.cpu.einsum import einsum_kernel
 from eindecomp.kernels.cpu.fork_join import HELPERS
+from eindecomp.kernels.cpu.windows import view
 from eindecomp.kernels.library import Range, Scalars, Tile, TileKernel
 from eindecomp.kernels.point_program import fill_function
 from eindecomp.kernels.tile_arrays import einsum_arguments, reshaped
@@ -37,7 +42,14 @@ class CpuLibrary:
         """The kernel of a vertex."""
         op = vertex.op
         if isinstance(op, EinSum):
-            return einsum_kernel(*einsum_arguments(graph, vertex, op))
+            arguments = einsum_arguments(graph, vertex, op)
+            plain = einsum_kernel(*arguments)
+            known = convolution_of(vertex, arguments[1])
+            if known is not None:
+                return ConvolutionKernel(known, plain)
+            indices = (index for window in vertex.windows if window for index in window.index)
+            is_bounded = all(index.outside is None for index in indices)
+            return plain if is_bounded else BorderKernel(op, plain)
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
         return move_kernel(op, vertex.dtype)
@@ -62,6 +74,10 @@ class CpuLibrary:
     def copy(self, target: Array, source: Array) -> None:
         """Copy elements from one array to another."""
         np.copyto(target, source)
+
+    def window(self, tile: Array, shown: Shown) -> Array:
+        """A view of the tile, or of a copy with what lies outside beside it."""
+        return view(tile, shown)
 
     def from_numpy(self, array: Array) -> Array:
         """The array itself."""
@@ -99,8 +115,8 @@ class MoveKernel:
                 _scatter_add(op, operands[0], operands[1], out)
             case Concat() as op:
                 np.concatenate(operands, axis=op.axis, out=out, casting="unsafe")
-            case Slice():
-                out[...] = operands[0].reshape(out.shape)  # an index is a window of size 1
+            case Window():
+                out[...] = operands[0]
             case Reshape() as op:
                 if out.size:  # of nothing, the operand does not tell how it is cut
                     out[...] = reshaped(op, operands[0], np.transpose)

@@ -21,9 +21,11 @@ from jax import lax
 
 from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Fill, Gather, Input, Op, Reshape, ScatterAdd, Window
 from eindecomp.graph.vertex import Vertex
+from eindecomp.kernels.convolutions import convolution_of, pool_of
 from eindecomp.kernels.jax.functions import JAX, cast
+from eindecomp.kernels.jax.windows import WindowKernel
 from eindecomp.kernels.library import Scalars
 from eindecomp.kernels.point_program import finish_of, held_types, numbered_program, scalar_type
 from eindecomp.kernels.sums_of_products import SumOfProducts, Term, product_of
@@ -300,16 +302,15 @@ class MoveKernel:
                 return _scatter_add(op, operands[0], operands[1], shape[op.axis], wide)
             case Concat() as op:
                 return jnp.concatenate([cast(x, self.out) for x in operands], op.axis)
-            case Slice() as op:
-                gone = tuple(k for k, window in enumerate(op.ranges) if isinstance(window, int))
-                return operands[0].squeeze(gone) if gone else operands[0]
+            case Window():
+                return operands[0]
             case Reshape() as op:
                 return reshaped(op, operands[0], jnp.transpose)
             case _:
                 raise AssertionError(f"{self.op} moves nothing")
 
 
-TracedKernel = EinSumKernel | MoveKernel
+TracedKernel = EinSumKernel | MoveKernel | WindowKernel
 """What a vertex computes on tiles, given the shape of the tile."""
 
 
@@ -317,7 +318,10 @@ def kernel_of(graph: Graph, vertex: Vertex, precision: str = "highest") -> Trace
     """The kernel of a vertex that is neither an input nor a fill."""
     op = vertex.op
     if isinstance(op, EinSum):
-        return einsum_kernel(*einsum_arguments(graph, vertex, op), precision)
+        arguments = einsum_arguments(graph, vertex, op)
+        plain = einsum_kernel(*arguments, precision)
+        known = convolution_of(vertex, arguments[1]) or pool_of(vertex)
+        return plain if known is None else WindowKernel(known, plain, precision)
     if isinstance(op, Input | Fill):
         raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
     return MoveKernel(op, vertex.dtype)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from eindecomp.errors import InputError
-from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Slice
+from eindecomp.graph.ops import Concat, Gather, Op, Reshape, ScatterAdd, Window
 from eindecomp.kernels.tile_arrays import reshaped
 from eindecomp.kernels.torch.tensors import CARRIED, aligned, carried, cast, put_back, torch_type
 from eindecomp.lang.dtypes import DType, widen
@@ -136,9 +136,8 @@ class MoveKernel(TorchKernel):
             case Concat() as op:
                 parts = [cast(x, self.out, x.device) for x in operands]
                 return (torch.cat(parts, op.axis),)
-            case Slice() as op:
-                gone = tuple(k for k, window in enumerate(op.ranges) if isinstance(window, int))
-                return (operands[0].squeeze(gone) if gone else operands[0],)
+            case Window():
+                return (operands[0],)
             case Reshape() as op:
                 return (reshaped(op, operands[0], torch.permute),)
             case _:

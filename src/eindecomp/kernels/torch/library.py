@@ -13,13 +13,17 @@ from torch import Tensor
 from eindecomp.errors import InputError
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Fill, Input
+from eindecomp.graph.shown import Shown
 from eindecomp.graph.vertex import Vertex
+from eindecomp.kernels.convolutions import convolution_of, pool_of
 from eindecomp.kernels.point_program import fill_function, scalar_type
 from eindecomp.kernels.tile_arrays import einsum_arguments
+from eindecomp.kernels.torch.convolution import WindowKernel
 from eindecomp.kernels.torch.einsum import einsum_kernel
 from eindecomp.kernels.torch.functions import torch_functions
 from eindecomp.kernels.torch.kernel import TorchKernel, move_kernel
 from eindecomp.kernels.torch.tensors import aligned, as_array, as_tensor, cast, expanded, torch_type
+from eindecomp.kernels.torch.windows import view
 from eindecomp.lang.dtypes import BFLOAT16, Array, DType
 from eindecomp.lang.einsum import EinSum
 
@@ -43,7 +47,10 @@ class TorchLibrary:
         """The kernel of a vertex, with the functions that engines trace."""
         op = vertex.op
         if isinstance(op, EinSum):
-            return einsum_kernel(*einsum_arguments(graph, vertex, op), self.device)
+            arguments = einsum_arguments(graph, vertex, op)
+            plain = einsum_kernel(*arguments, self.device)
+            known = convolution_of(vertex, arguments[1]) or pool_of(vertex)
+            return plain if known is None else WindowKernel(known, plain)
         if isinstance(op, Input | Fill):
             raise InputError(f"{vertex} is not computed from tiles of others: it has no kernel")
         return move_kernel(op, vertex.dtype)
@@ -75,6 +82,10 @@ class TorchLibrary:
     def copy(self, target: Tensor, source: Tensor) -> None:
         """Copy elements from one tensor to another."""
         target.copy_(source)
+
+    def window(self, tile: Tensor, shown: Shown) -> Tensor:
+        """A view of the tile, or of a copy with what lies outside beside it."""
+        return view(tile, shown)
 
     def from_numpy(self, array: Array) -> Tensor:
         """A tensor with these elements, which on the CPU shares their memory if it can."""
