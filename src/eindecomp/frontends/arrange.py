@@ -1,8 +1,8 @@
-"""The same elements otherwise: dimensions split, merged or dropped, ranges, joins and lookups."""
+"""The same elements otherwise: dimensions split, merged or dropped, windows, joins and lookups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -20,29 +20,21 @@ from eindecomp.frontends.draft import (
     whole,
     with_dim,
 )
-from eindecomp.graph.ops import Concat, Fill, Gather, Reshape, ScatterAdd, Slice
-from eindecomp.lang.scalar import Arg, Call, Const, Expr, call, replace_args, used_args
+from eindecomp.frontends.windows import Along, affine, looked, looked_formula
+from eindecomp.graph.ops import Concat, Fill, Gather, Reshape, ScatterAdd
+from eindecomp.lang.scalar import Arg, Expr, call, replace_args
 
 Pairs = Sequence[tuple[int, int]]
+FIRST = Along((), ())
+"""An axis fixed at its first index: no dimension shows it."""
 
 
 def without_axis(draft: Draft, array: View, place: int) -> View:
     """The array with a dimension of size 1 that is no longer an axis of the vertex."""
     for factor in array.dims[place]:
         if factor.axis is not None:
-            array = _at_first(draft, array, factor.axis)
+            array = looked(draft, array, {factor.axis: FIRST})
     return with_dim(array, place, ())
-
-
-def _at_first(draft: Draft, array: View, axis: int) -> View:
-    """The view with an axis of its vertex fixed at its first index: no dimension shows it."""
-    vertex = draft.graph[array.vertex]
-    kept = [k for k in _all(vertex.shape) if k != axis]
-    ranges = tuple(0 if k == axis else None for k in _all(vertex.shape))
-    op = Slice(tuple(f"l{k}" for k in kept), ranges)
-    made = draft.add(op, [(vertex.name, [f"l{k}" for k in _all(vertex.shape)])])
-    place = {old: (DimFactor(vertex.shape[old], new),) for new, old in enumerate(kept)}
-    return formulas.rewired(array, made, place | {axis: ()})
 
 
 def _all(items: Sequence[object]) -> range:
@@ -198,38 +190,47 @@ def _regrouped(draft: Draft, one: View, shape: Sequence[int]) -> View:
         ones = ones if own else ones[1:]
     array = replace(one, dims=(*dims, tuple(ones)))
     while array.dims[-1]:
-        array = _at_first(draft, array, array.dims[-1][0].axis or 0)
+        array = looked(draft, array, {array.dims[-1][0].axis or 0: FIRST})
     return replace(array, dims=array.dims[:-1])
 
 
 def sliced(draft: Draft, array: View, place: int, start: int, stop: int) -> View:
     """The elements from `start` to `stop` along a dimension."""
-    dim = array.dims[place]
-    if (start, stop) == (0, size_of(dim)):
-        return array
-    if not has_axis(dim):
-        return with_dim(array, place, (DimFactor(stop - start),))
-    if formulas.as_formula(draft, array) is not None:
-        shape = [*array.shape]
-        shape[place] = stop - start
-        by: dict[int, Expr] = {k: Arg(k) for k in range(len(shape))}
-        made = formulas.reindexed(draft, array, shape, by | {place: call("add", Arg(place), start)})
-        if made is not None:
-            return made
-    if (start % (inner := size_of(dim) // dim[0].size), stop % inner) != (0, 0):
-        array, inner = merged(draft, array, [place]), 1
-    dim, low, high = array.dims[place], start // inner, stop // inner
-    axis = dim[0].axis
-    part = with_dim(array, place, (DimFactor(high - low, axis), *dim[1:]))
-    if axis is None:
-        return part
-    vertex = draft.graph[array.vertex]
-    labels = tuple(f"l{k}" for k in range(len(vertex.shape)))
-    ranges = tuple((low, high) if k == axis else None for k in range(len(labels)))
-    # A part of a dimension is a dimension of its own.
-    own = [None if k == axis else label for k, label in enumerate(labels)]
-    made = draft.add(Slice(labels, ranges), [(vertex.name, own)])
-    return replace(part, vertex=made.vertex)
+    dim, along = array.dims[place], Along((stop - start,), (1,), start)
+    inner = size_of(dim[1:])
+    if len(dim) < 2 or (start % inner, stop % inner) != (0, 0):
+        return seen(draft, array, {place: along})
+    if formulas.as_formula(draft, array) is None and (axis := dim[0].axis) is not None:
+        # Only the first factor of the dimension is cut.
+        return looked(draft, array, {axis: Along(((stop - start) // inner,), (1,), start // inner)})
+    return seen(draft, array, {place: along})
+
+
+def seen(draft: Draft, array: View, by: Mapping[int, Along]) -> View:
+    """The array with some dimensions read at other places, in whose stead others come."""
+    size = array.shape
+    shown = [by[k].sizes if k in by else (size[k],) for k in _all(size)]
+    shape = [n for own in shown for n in own]
+    if 0 in shape:
+        return View("", tuple((DimFactor(n),) for n in shape), array.dtype, 0)
+    if (made := looked_formula(draft, array, by)) is not None:
+        return made
+    moved = {k: each for k, each in by.items() if not each.is_all(size[k])}
+    if any(not has_axis(array.dims[k]) and not own.stays(size[k]) for k, own in moved.items()):
+        array = settled(draft, array)
+    array = merged(draft, array, moved)
+    axes = {k: array.dims[k][0].axis for k in moved if has_axis(array.dims[k])}
+    read = {axis: by[k] for k, axis in axes.items() if axis is not None}
+    made = looked(draft, array, read) if read else array
+    dims: list[Dim] = []
+    for k, own in enumerate(shown):
+        if k not in moved:
+            dims += [made.dims[k] if n == size[k] else () for n in own]
+            continue
+        repeats = [DimFactor(n) for n in own if n != 1]
+        factors = iter(made.dims[k] if k in axes else repeats)
+        dims += [() if n == 1 else (next(factors),) for n in own]
+    return replace(made, dims=tuple(dims))
 
 
 def concatenated(draft: Draft, arrays: Sequence[View], place: int) -> View:
@@ -276,7 +277,7 @@ def gathered(draft: Draft, table: View, place: int, index: View, shared: Pairs =
     """
     made = _formula_of(draft, table, place, index, shared)
     if made is None and not shared:
-        made = _range_of(draft, table, place, index)
+        made = _window_of(draft, table, place, index)
     if made is not None:
         return made
     table, index = settled(draft, table), settled(draft, index)
@@ -308,39 +309,14 @@ def _formula_of(draft: Draft, table: View, place: int, index: View, shared: Pair
     return formulas.reindexed(draft, table, shape, by | {place: replace_args(at, own)})
 
 
-def _range_of(draft: Draft, table: View, place: int, index: View) -> View | None:
-    """A lookup at one index, or at a range of them, as a slice of the table."""
+def _window_of(draft: Draft, table: View, place: int, index: View) -> View | None:
+    """A lookup at sums of places, all of them inside the table, as a window."""
     at = formulas.as_formula(draft, index)
-    if at is None or not all(index.shape):
+    found = None if at is None or not all(index.shape) else affine(at)
+    if found is None:
         return None
-    dims: list[Dim] = [(DimFactor(n),) if n != 1 else () for n in index.shape]
-    if index.number is not None:
-        row = int(index.number.real)
-        part = without_axis(draft, sliced(draft, table, place, row, row + 1), place)
-        return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
-    start = _range_start(at)
-    axis = [k for k, dim in enumerate(index.dims) if has_axis(dim)]
-    if start is None or len(axis) != 1 or used_args(at) != (axis[0],):
-        return None
-    stop = start + index.shape[axis[0]]
-    if not 0 <= start < stop <= table.shape[place]:
-        return None
-    part = sliced(draft, table, place, start, stop)
-    dims[axis[0]] = part.dims[place]
-    return replace(part, dims=(*part.dims[:place], *dims, *part.dims[place + 1 :]))
-
-
-def _range_start(at: Expr) -> int | None:
-    """Where the numbers of a formula start, if each is one more than the one before."""
-    match at:
-        case Call(op, (inner,)) if op in ("int32", "int64"):
-            return _range_start(inner)
-        case Arg():
-            return 0
-        case Call("add", (Arg(), Const(int() as start))):
-            return start
-        case _:
-            return None
+    along = Along(index.shape, tuple(found[0].get(k, 0) for k in _all(index.dims)), found[1])
+    return seen(draft, table, {place: along}) if along.stays(table.shape[place]) else None
 
 
 def added_at(draft: Draft, rows: View, index: View, size: int, kept: Sequence[int]) -> View:

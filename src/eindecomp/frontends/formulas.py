@@ -152,17 +152,27 @@ def classes_of(draft: Draft, array: View) -> list[int | None]:
 
 
 def reindexed(
-    draft: Draft, array: View, shape: Sequence[int], by: Mapping[int, Expr]
+    draft: Draft,
+    array: View,
+    shape: Sequence[int],
+    by: Mapping[int, Expr],
+    unless: Sequence[tuple[Expr, Expr]] = (),
 ) -> View | None:
-    """A formula read at other indices: `by` gives those of its dimensions in terms of `shape`'s."""
+    """A formula read at other indices: `by` gives those of its dimensions in terms of `shape`'s.
+
+    Each pair in `unless` has what must hold, and what stands where it does not.
+    """
     value = as_formula(draft, array)
     if value is None:
         return None
     old = classes_of(draft, array)
     same = {index.index: old[k] for k, index in by.items() if isinstance(index, Arg)}
     classes = [same.get(k) for k in range(len(shape))]
+    value = replace_args(value, by)
+    for holds, beside in unless:
+        value = call("where", holds, value, beside)
     try:
-        return formula(draft, shape, replace_args(value, by), classes)
+        return formula(draft, shape, value, classes)
     except ExpressionError:
         return None  # too long for one formula
 

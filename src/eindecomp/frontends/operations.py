@@ -6,13 +6,15 @@ orders, running aggregates and groups are found by comparing every element with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Literal
 
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.trace import Trace
+from eindecomp.frontends.windows import Along, around
 from eindecomp.graph.text.macros import prelude_monoids
 from eindecomp.lang.dtypes import BOOL
 from eindecomp.lang.scalar import Arg, Tuple
@@ -84,6 +86,13 @@ def placed(trace: Trace, x: View, places: Sequence[int], shape: Sequence[int]) -
     return trace.expand(x, shape)
 
 
+def split_in_two(trace: Trace, x: View, place: int, sizes: tuple[int, int]) -> View:
+    """A dimension as two; where one of them is 1, it is no axis of the vertex."""
+    if 1 in sizes:
+        return trace.unsqueeze(x, place + (sizes[0] != 1))
+    return trace.reshape(x, (*x.shape[:place], *sizes, *x.shape[place + 1 :]))
+
+
 def stacked(trace: Trace, arrays: Sequence[View], place: int) -> View:
     """Arrays side by side along a new dimension."""
     return trace.concat([trace.unsqueeze(array, place) for array in arrays], place)
@@ -97,118 +106,78 @@ def cut_apart(trace: Trace, x: View, place: int, sizes: Sequence[int]) -> list[V
 
 def reversed_along(trace: Trace, x: View, places: Sequence[int]) -> View:
     """An array backwards along dimensions."""
-    for place in places:
-        if (size := x.shape[place]) > 1:
-            x = trace.slice(x, place, size - 1, -1, -1)
-    return x
+    sizes = x.shape
+    return trace.seen(x, {k: Along((sizes[k],), (-1,), sizes[k] - 1) for k in places})
 
 
-def padded(
-    trace: Trace, x: View, value: View, place: int, low: int, high: int, between: int = 0
-) -> View:
-    """An array with a value before, after and between its elements; negative cuts off."""
-    if between and x.shape[place] > 1:
-        shape = x.shape
-        wide = trace.unsqueeze(x, place + 1)
-        gaps = trace.expand(value, (*shape[: place + 1], between, *shape[place + 1 :]))
-        wide = trace.concat([wide, gaps], place + 1)
-        long = shape[place] * (between + 1)
-        x = trace.reshape(wide, (*shape[:place], long, *shape[place + 1 :]))
-        x = trace.slice(x, place, 0, long - between)
-    x = trace.slice(x, place, max(0, -low), x.shape[place] + min(0, high))
-
-    def fill(count: int) -> View:
-        return trace.expand(value, (*x.shape[:place], count, *x.shape[place + 1 :]))
-
-    before, after = [fill(low)] if low > 0 else [], [fill(high)] if high > 0 else []
-    return trace.concat([*before, x, *after], place)
+def moved_around(trace: Trace, x: View, place: int, low: int, size: int) -> View:
+    """As many elements as `size` from `low` on along a dimension that starts again at its ends."""
+    long = x.shape[place]
+    if not long:
+        return x
+    rounds = range(low // long, (low + size - 1) // long + 1)
+    parts = [
+        trace.seen(x, {place: Along((size,), (1,), low - n * long, outside=0)}) for n in rounds
+    ]
+    join = "x or y" if x.dtype == BOOL else "x + y"
+    return reduce(lambda a, b: trace.map(join, a, b, dtype=x.dtype), parts)
 
 
-def padded_around(trace: Trace, x: View, value: View, ends: Sequence[tuple[int, int, int]]) -> View:
-    """The last dimensions padded, each by how much before, after and between its elements."""
-    for place, (low, high, between) in enumerate(ends, len(x.dims) - len(ends)):
-        x = padded(trace, x, value, place, int(low), int(high), int(between))
-    return x
+def padded(trace: Trace, x: View, value: View, ends: Mapping[int, Sequence[int]]) -> View:
+    """An array with a value before, after and between its elements along dimensions."""
+
+    def wide(array: View, beside: int | float) -> View:
+        by = {k: around(x.shape[k], *map(int, own), outside=beside) for k, own in ends.items()}
+        return trace.seen(array, by)
+
+    if isinstance(value.number, int | float) and value.number == value.number:
+        return wide(x, value.number)
+    within = wide(trace.number(True, BOOL, x.shape), 0)
+    return trace.map("where(x, y, z)", within, wide(x, 0), value, dtype=x.dtype)
 
 
-def replaced(trace: Trace, x: View, place: int, start: int, part: View) -> View:
-    """An array with a range of a dimension replaced."""
-    end = start + part.shape[place]
-    parts = [trace.slice(x, place, 0, start), part, trace.slice(x, place, end, x.shape[place])]
-    return trace.concat([each for each in parts if each.shape[place]], place)
+def replaced(trace: Trace, x: View, part: View, at: Mapping[int, tuple[int, int]]) -> View:
+    """An array with a part put in: from where on along dimensions, and in which steps."""
+    by = {k: Along((x.shape[k],), (1,), -start, step, outside=0) for k, (start, step) in at.items()}
+    within = trace.seen(trace.number(True, BOOL, part.shape), by)
+    return trace.map("where(x, y, z)", within, trace.seen(part, by), x, dtype=x.dtype)
 
 
 # Windows
 
 
-def strided(trace: Trace, x: View, place: int, start: int, stop: int, step: int) -> View:
-    """Every `step`-th element of a range; a reshape where that is one of each group."""
-    size, count = x.shape[place], len(range(start, stop, step))
-    if not count:
-        return trace.number(0, x.dtype, (*x.shape[:place], 0, *x.shape[place + 1 :]))
-    if step == 1 or count == 1:
-        return trace.slice(x, place, start, start + count)
-    if size % step or start >= step or count != size // step:
-        return trace.slice(x, place, start, stop, step)
-    shape = x.shape
-    groups = trace.reshape(x, (*shape[:place], count, step, *shape[place + 1 :]))
-    return trace.index(groups, place + 1, start)
-
-
-def windowed(trace: Trace, x: View, place: int, size: int, step: int, spread: int) -> View:
-    """The array with a dimension as two: which window, of as many as fit, and where in it."""
-    shape = x.shape
-    count = (shape[place] - spread * (size - 1) - 1) // step + 1
-    if size == 1:
-        return trace.unsqueeze(strided(trace, x, place, 0, (count - 1) * step + 1, step), place + 1)
-    if step == size and spread == 1:
-        x = trace.slice(x, place, 0, count * size)
-        return trace.reshape(x, (*shape[:place], count, size, *shape[place + 1 :]))
-    first = trace.unsqueeze(trace.iota(count, "int64", 0, step), 1)
-    return trace.take(x, place, trace.map("x + y", first, trace.iota(size, "int64", 0, spread)))
-
-
-def windows(
-    trace: Trace, x: View, sizes: Sequence[int], steps: Sequence[int], spreads: Sequence[int]
-) -> tuple[View, list[int]]:
+def windows(trace: Trace, x: View, along: Sequence[Along]) -> tuple[View, list[int]]:
     """The last dimensions, each as two: which window, and where in it; with the places of those."""
-    first = len(x.dims) - len(sizes)
-    for k, (size, step, spread) in enumerate(zip(sizes, steps, spreads, strict=True)):
-        x = windowed(trace, x, first + 2 * k, size, step, spread)
-    return x, [first + 2 * k + 1 for k in range(len(sizes))]
+    first = len(x.dims) - len(along)
+    seen = trace.seen(x, dict(enumerate(along, first)))
+    return seen, [first + 2 * k + 1 for k in range(len(along))]
 
 
-def convolved(
-    trace: Trace,
-    x: View,
-    weight: View,
-    steps: Sequence[int],
-    spreads: Sequence[int],
-    groups: int,
-    dtype: object,
-) -> View:
-    """Sums of products over the windows of padded images, and over the channels of each group.
+def convolved(trace: Trace, x: View, kernels: View, along: Sequence[Along], dtype: object) -> View:
+    """Sums of products over the windows of images, and over the channels of each group.
 
-    Images are batch × channels × places, weights filters × channels of a group × places in the
-    window, and the result is batch × filters × places.
+    Images are batch × channels × places, kernels groups × filters × channels of a group × places in
+    the window, and the result is batch × filters of all groups × places.
     """
-    if (rank := len(weight.dims) - 2) <= 3:
-        trace.vote(x, ("b", "c", *"zyx"[3 - rank :]))
-        trace.vote(weight, ("f", None, *"kji"[3 - rank :]), 1)
-    seen, _ = windows(trace, x, weight.shape[2:], steps, spreads)
-    batch, channels, *rest = seen.shape
-    filters, each, *window = weight.shape
-    images = trace.reshape(seen, (batch, groups, channels // groups, *rest))
-    kernels = trace.reshape(weight, (groups, filters // groups, each, *window))
+    groups, filters, each, *window = kernels.shape
+    names = "zyx"[3 - len(window) :] if len(window) <= 3 else ""
+    if names:
+        trace.vote(x, ("b", "c", *names))
+        trace.vote(kernels, ("g", "f", "c", *("kji"[3 - len(window) :])), 1)
+    images = split_in_two(trace, trace.cast(x, dtype), 1, (groups, each))
+    seen, _ = windows(trace, images, along)
     # Symbols: batch, group, filter, channel, then places of windows and places in them.
     b, g, f, c = range(4)
     places = [4 + 2 * k for k in range(len(window))]
     reads = [
-        Indexed(trace.cast(images, dtype), (b, g, c, *range(4, 4 + 2 * len(window)))),
+        Indexed(seen, (b, g, c, *range(4, 4 + 2 * len(window)))),
         Indexed(trace.cast(kernels, dtype), (g, f, c, *(place + 1 for place in places))),
     ]
     made = trace.einsum(reads, (b, g, f, *places), dtype=dtype)
-    return trace.reshape(made, (batch, filters, *made.shape[3:]))
+    made = trace.reshape(made, (x.shape[0], groups * filters, *made.shape[3:]))
+    if names:
+        trace.vote(made, ("b", ("g", "f") if groups > 1 else "f", *names), 1)
+    return made
 
 
 # Orders along a dimension

@@ -164,7 +164,7 @@ def _laid_out(trace: Trace, x: View, at: RowsAt, made: View, beside: Number) -> 
     made = trace.transpose(made, [order.index(k) for k in range(len(order))])
     for dim in shared:
         lacking = x.shape[dim] - made.shape[dim]
-        made = padded(trace, made, trace.number(beside, made.dtype), dim, 0, lacking)
+        made = padded(trace, made, trace.number(beside, made.dtype), {dim: (0, lacking)})
     return made
 
 

@@ -19,6 +19,7 @@ from eindecomp.frontends.draft import Dim, DimFactor, Draft, View, distinct, siz
 from eindecomp.frontends.formulas import as_formula, cast_number, constant, formula
 from eindecomp.frontends.input_names import free_name
 from eindecomp.frontends.join import Indexed, joined, joined_type
+from eindecomp.frontends.windows import Along
 from eindecomp.graph.checks import join_of
 from eindecomp.graph.graph import Graph
 from eindecomp.graph.ops import Input, Reshape, relabel
@@ -215,9 +216,13 @@ class Trace:
     def slice(self, array: View, place: int, start: int, stop: int, step: int = 1) -> View:
         """The elements from `start` to `stop` along a dimension; a step may be negative."""
         if step == 1:
-            return arrange.sliced(self._draft, array, place, start, stop)
+            return arrange.sliced(self._draft, array, place, start, max(start, stop))
         count = len(range(start, stop, step))
-        return self.take(array, place, self.iota(count, "int64", start, step))
+        return self.seen(array, {place: Along((count,), (step,), start)})
+
+    def seen(self, array: View, by: Mapping[int, Along]) -> View:
+        """The array with some dimensions read at computed places, in whose stead others come."""
+        return arrange.seen(self._draft, array, by)
 
     def index(self, array: View, place: int, index: int) -> View:
         """The elements at one index along a dimension, which goes."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from eindecomp.errors import InputError, check_whole
 from eindecomp.graph.graph import Graph
-from eindecomp.graph.ops import Gather, Reshape, Slice
+from eindecomp.graph.ops import Gather, Reshape, Window
 from eindecomp.graph.vertex import Vertex
 from eindecomp.lang.dtypes import Array
 from eindecomp.lang.einsum import EinSum
@@ -128,7 +128,7 @@ def _is_map(vertex: Vertex) -> bool:
     op = vertex.op
     if isinstance(op, EinSum):
         return len(vertex.inputs) == 1 and not op.aggregated
-    return isinstance(op, Slice | Reshape)
+    return isinstance(op, Window | Reshape)
 
 
 def _combined(join: Expr, at: int) -> str | None:

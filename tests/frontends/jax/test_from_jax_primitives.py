@@ -10,6 +10,7 @@ from jax import lax
 from jax.extend.core.primitives import eq_to_p, le_to_p, lt_to_p
 
 import eindecomp as ed
+from eindecomp.graph.ops import Concat, Gather
 
 
 def array(*shape, dtype="float32", low=-2.0, high=2.0):
@@ -334,12 +335,60 @@ CONVOLUTIONS = {
     "mean": lambda x, _: (
         lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4
     ),
-}
+    "spread pool": lambda x, _: lax.reduce_window(
+        x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 2), ((0, 0), (0, 0), (1, 2), (-1, 1)),
+        base_dilation=(1, 1, 2, 1), window_dilation=(1, 1, 1, 2),
+    ),
+    "cropped": lambda x, w: lax.conv_general_dilated(x, w, (1, 1), ((-1, 1), (2, -2))),
+    "groups of the batch": lambda x, w: lax.conv_general_dilated(
+        x.reshape(2, 2, 5, 6), w[:, :2], (1, 1), "SAME", batch_group_count=2
+    ),
+    "transposed by name": lambda x, w: lax.conv_transpose(
+        x, w, (2, 2), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW")
+    ),
+    "gradient of a pool": lambda x, _: jax.grad(_pooled)(x),
+    "tangent of a pool": lambda x, _: jax.jvp(_pooled, (x,), (x**2,)),
+    "gradients of a network": lambda x, w: jax.grad(_network, (0, 1))(x, w),
+}  # fmt: skip
+
+
+def _pooled(x):
+    most = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 2), (1, 1, 2, 2), "SAME")
+    least = lax.reduce_window(x, jnp.inf, lax.min, (1, 1, 2, 2), (1, 1, 1, 2), "VALID")
+    return (most**3).sum() + (least**2).sum()
+
+
+def _network(x, w):
+    """Convolutions with a stride and of each channel by itself, and both kinds of pool."""
+    x = jnp.tanh(0.05 * lax.conv(x, w, (1, 1), "SAME"))  # where no two are as large
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME")
+    x = lax.conv_general_dilated(x, w[:, :1], (2, 1), "SAME", feature_group_count=2)
+    x = lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 2), "VALID")
+    x = lax.conv_general_dilated(x, w[:, :2], (1, 1), ((2, 1), (1, 2)), lhs_dilation=(2, 2))
+    return (x**2).sum()
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_and_pools(name):
-    same(CONVOLUTIONS[name], array(1, 4, 5, 6), array(2, 4, 3, 3), rtol=1e-4, atol=1e-4)
+    x, w = array(1, 4, 5, 6), array(2, 4, 3, 3)
+    graph = same(CONVOLUTIONS[name], x, w, rtol=1e-4, atol=1e-4)
+    moved = [v for v in graph.vertices.values() if isinstance(v.op, Gather | Concat)]
+    assert not moved
+
+
+SHIFTED = {
+    "steps": lambda x: (x[::2], x[:, 1::2, ::-1], lax.slice(x, (0, 1, 0), (3, 4, 5), (2, 1, 3))),
+    "constant starts": lambda x: lax.dynamic_slice(x, (1, 0, 3), (2, 4, 2)),
+    "inside": lambda x: x.at[1:3, 1:-1].set(2 * x[:2, 1:-1]),
+    "a value": lambda x: lax.pad(x, x[0, 0, 0], ((1, 0, 1), (0, 2, 0), (-1, 1, 0))),
+    "stencil": lambda x: x[:, :, :-2] + x[:, :, 2:] - 2 * x[:, :, 1:-1],
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+def test_shifts_steps_and_padding_are_windows(name):
+    graph = same(SHIFTED[name], array(3, 4, 5))
+    assert not [v for v in graph.vertices.values() if isinstance(v.op, Gather | Concat)]
 
 
 def _layer(carry, weights):

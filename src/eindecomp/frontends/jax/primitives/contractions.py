@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, prod
 from typing import Any
 
 from eindecomp.frontends import operations
@@ -11,7 +13,10 @@ from eindecomp.frontends.formulas import neutral
 from eindecomp.frontends.jax.registry import Equation, primitive
 from eindecomp.frontends.join import Indexed
 from eindecomp.frontends.rows_at_indices import ends_of, group_of, grouped_product
-from eindecomp.lang.dtypes import Kind, dtype, kind
+from eindecomp.frontends.windows import Along, around, frames
+from eindecomp.graph.text.macros import prelude_monoids
+from eindecomp.lang.dtypes import DType, Kind, dtype, kind
+from eindecomp.lang.scalar import Arg, Tuple
 
 _AGGREGATIONS = {
     "reduce_sum": "sum",
@@ -138,9 +143,6 @@ def _convolution(op: Equation, x: View, w: View) -> View:
     p, trace = op.params, op.trace
     numbers = p["dimension_numbers"]
     x, w = trace.transpose(x, numbers.lhs_spec), trace.transpose(w, numbers.rhs_spec)
-    pairs = zip(p["padding"], p["lhs_dilation"], strict=True)
-    around = [(*ends, apart - 1) for ends, apart in pairs]
-    x = operations.padded_around(trace, x, trace.number(0, x.dtype), around)
     groups = int(p["feature_group_count"])
     if (by_batch := int(p["batch_group_count"])) > 1:
         # Groups of the batch, each for filters of its own, are groups of channels as well.
@@ -149,8 +151,39 @@ def _convolution(op: Equation, x: View, w: View) -> View:
         order = [1, 0, *range(2, len(apart.dims))]
         merged = (batch // by_batch, by_batch * channels, *rest)
         x, groups = trace.reshape(trace.transpose(apart, order), merged), by_batch
-    x = operations.convolved(trace, x, w, p["window_strides"], p["rhs_dilation"], groups, op.dtype)
+    filters, _, *window = w.shape
+    w = operations.split_in_two(trace, w, 0, (groups, filters // groups))
+    along = _frames(
+        x.shape[2:], window, p["window_strides"], p["rhs_dilation"], p["padding"], p["lhs_dilation"]
+    )
+    x = operations.convolved(trace, x, w, along, op.dtype)
     return trace.transpose(x, [numbers.out_spec.index(place) for place in range(len(x.dims))])
+
+
+def _frames(
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    spreads: Sequence[int],
+    ends: Sequence[tuple[int, int]],
+    apart: Sequence[int],
+    outside: int | float = 0,
+) -> list[Along]:
+    """How windows of these sizes see dimensions."""
+    given = zip(shape, sizes, steps, spreads, ends, apart, strict=True)
+    return [
+        frames(around(n, int(low), int(high), int(each) - 1, outside), int(size), int(step), int(d))
+        for n, size, step, d, (low, high), each in given
+    ]
+
+
+def _windows(op: Equation, shape: Sequence[int], agg: str, dtype: DType) -> list[Along]:
+    """How the windows of a pool see dimensions of this shape."""
+    p, ones, beside = op.params, (1,) * len(shape), neutral(agg, dtype)
+    size, step, ends = p["window_dimensions"], p["window_strides"], p["padding"]
+    spread, apart = p.get("window_dilation", ones), p.get("base_dilation", ones)
+    outside = 0 if isinstance(beside, complex) else beside
+    return _frames(shape, size, step, spread, ends, apart, outside)
 
 
 _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window_min": "min"}
@@ -158,10 +191,49 @@ _POOLS = {"reduce_window_sum": "sum", "reduce_window_max": "max", "reduce_window
 
 @primitive(*_POOLS)
 def _pool(op: Equation, x: View) -> View:
-    p, trace, agg = op.params, op.trace, _POOLS[op.name]
-    beside = trace.number(neutral(agg, x.dtype), x.dtype)
-    pairs = zip(p["padding"], p["base_dilation"], strict=True)
-    x = operations.padded_around(trace, x, beside, [(*ends, apart - 1) for ends, apart in pairs])
-    sizes, steps = p["window_dimensions"], p["window_strides"]
-    seen, inside = operations.windows(trace, x, sizes, steps, p["window_dilation"])
-    return trace.reduce(seen, inside, agg, dtype=op.dtype)
+    agg = _POOLS[op.name]
+    along = _windows(op, x.shape, agg, x.dtype)
+    seen, inside = operations.windows(op.trace, x, along)
+    return op.trace.reduce(seen, inside, agg, dtype=op.dtype)
+
+
+def _chosen(op: Equation, x: View) -> Indexed:
+    """Where in every window the first largest or smallest element is."""
+    agg = {"ge": "max", "le": "min"}[op.params["select_prim"].name]
+    seen, inside = operations.windows(op.trace, x, _windows(op, x.shape, agg, x.dtype))
+    reads = [Indexed(seen, tuple(range(len(seen.dims)))), _numbered(op, inside)]
+    output = tuple(place - 1 for place in inside)
+    join, monoid = Tuple((Arg(0), Arg(1))), prelude_monoids()[f"first_{agg}"]
+    return Indexed(op.trace.einsum(reads, output, join, monoid, "int64"), output)
+
+
+def _numbered(op: Equation, symbols: Sequence[int]) -> Indexed:
+    """The numbers of the elements of a window."""
+    sizes = op.params["window_dimensions"]
+    numbers = op.trace.reshape(op.trace.iota(prod(sizes), "int64"), sizes)
+    return Indexed(numbers, tuple(symbols))
+
+
+@primitive("select_and_gather_add")
+def _at_chosen(op: Equation, tangents: View, x: View) -> View:
+    chosen = _chosen(op, x)
+    seen, inside = operations.windows(op.trace, tangents, _windows(op, x.shape, "sum", x.dtype))
+    reads = [Indexed(seen, tuple(range(len(seen.dims)))), chosen, _numbered(op, inside)]
+    return op.trace.einsum(reads, chosen.symbols, "where(y == z, x, 0)", "sum", op.dtype)
+
+
+@primitive("select_and_scatter_add")
+def _to_chosen(op: Equation, adjoints: View, x: View) -> View:
+    p = op.params
+    given = zip(x.shape, p["window_dimensions"], p["window_strides"], p["padding"], strict=True)
+    # An element is the one with number i in window (place + what is before it - i) / step.
+    by = [Along((n, int(k)), (1, -1), int(low), int(s), 0) for n, k, s, (low, _) in given]
+
+    def reached(array: View, outside: int) -> Indexed:
+        seen, _ = operations.windows(op.trace, array, [replace(w, outside=outside) for w in by])
+        return Indexed(seen, tuple(range(len(seen.dims))))
+
+    numbered = _numbered(op, range(1, 2 * len(x.dims), 2))
+    reads = [reached(adjoints, 0), reached(_chosen(op, x).array, -1), numbered]
+    output = range(0, 2 * len(x.dims), 2)
+    return op.trace.einsum(reads, output, "where(y == z, x, 0)", "sum", op.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial, reduce
 from math import prod
 from typing import NamedTuple
@@ -50,7 +51,7 @@ def _slice(op: Equation, x: View) -> View:
     starts, stops = op.params["start_indices"], op.params["limit_indices"]
     steps = op.params["strides"] or (1,) * len(starts)
     for place, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
-        x = operations.strided(op.trace, x, place, int(start), int(stop), int(step))
+        x = op.trace.slice(x, place, int(start), int(stop), int(step))
     return x
 
 
@@ -87,7 +88,8 @@ def _tile(op: Equation, x: View) -> View:
 
 @primitive("pad")
 def _pad(op: Equation, x: View, value: View) -> View:
-    return operations.padded_around(op.trace, x, value, op.params["padding_config"])
+    ends: Sequence[tuple[int, int, int]] = op.params["padding_config"]
+    return operations.padded(op.trace, x, value, dict(enumerate(ends)))
 
 
 @primitive("dynamic_slice")
@@ -120,12 +122,12 @@ def put(op: Equation, x: View, part: View, starts: dict[int, View], *, clamp: bo
     if not starts:
         return part
     lasts = {place: x.shape[place] - part.shape[place] for place in starts}
-    [(place, start), *more] = starts.items()
-    if start.number is not None and not more:
-        at = int(start.number.real)
-        if not clamp and not 0 <= at <= lasts[place]:
+    known = {k: int(i.number.real) for k, i in starts.items() if i.number is not None}
+    if len(known) == len(starts):
+        if not clamp and any(not 0 <= at <= lasts[k] for k, at in known.items()):
             return x
-        return operations.replaced(op.trace, x, place, min(max(at, 0), lasts[place]), part)
+        at = {k: (min(max(start, 0), lasts[k]), 1) for k, start in known.items()}
+        return operations.replaced(op.trace, x, part, at)
     masks: list[View] = []
     for place, start in starts.items():
         at = clamped(op, start, lasts[place]) if clamp else op.trace.cast(start, "int64")

@@ -10,12 +10,13 @@ from typing import Any
 from opt_einsum.parser import parse_einsum_input
 
 from eindecomp.frontends.draft import View
-from eindecomp.frontends.formulas import evaluated
+from eindecomp.frontends.formulas import evaluated, neutral
 from eindecomp.frontends.join import Indexed
-from eindecomp.frontends.operations import convolved, padded_around, windowed, windows
+from eindecomp.frontends.operations import convolved, split_in_two, windows
 from eindecomp.frontends.rows_at_indices import group_of, grouped_product
 from eindecomp.frontends.torch.operators.aggregations import softmax_of
 from eindecomp.frontends.torch.registry import Number, Operation, number, operator
+from eindecomp.frontends.windows import Along, around, frames
 from eindecomp.lang.dtypes import BOOL, DType
 from eindecomp.lang.scalar import Expr
 
@@ -87,12 +88,6 @@ def _per_dimension(given: int | Sequence[int], count: int) -> list[int]:
     return many * count if len(many) == 1 else many
 
 
-def _padded(op: Operation, x: View, around: Sequence[int], value: Number = 0) -> View:
-    """The last dimensions with a number before and after them."""
-    every = [(count, count, 0) for count in around]
-    return padded_around(op.trace, x, op.trace.number(value, x.dtype), every)
-
-
 @operator("aten.convolution")
 def convolution(
     op: Operation,
@@ -107,12 +102,18 @@ def convolution(
     **_: Any,
 ) -> View:
     """Sums of products over windows, and over the channels of each group."""
-    if transposed:
-        raise op.refuse("is not imported transposed")
-    rank = len(weight.dims) - 2
-    x = _padded(op, x, _per_dimension(padding, rank))
-    steps, spreads = _per_dimension(stride, rank), _per_dimension(dilation, rank)
-    made = convolved(op.trace, x, weight, steps, spreads, groups, op.dtype)
+    first, window = weight.shape[0], weight.shape[2:]
+    rank = len(window)
+    given = (_per_dimension(each, rank) for each in (stride, padding, dilation))
+    every = zip(window, op.shape[2:], *given, strict=True)
+    kernels = split_in_two(op.trace, weight, 0, (groups, first // groups))
+    if transposed:  # an image is read where one of its elements is added to this one
+        if kernels.shape[1:3] != (1, 1):
+            kernels = op.trace.transpose(kernels, (0, 2, 1, *range(3, rank + 3)))
+        along = [Along((m, k), (1, -d), p, s, 0) for k, m, s, p, d in every]
+    else:
+        along = [Along((m, k), (s, d), -p, 1, 0) for k, m, s, p, d in every]
+    made = convolved(op.trace, x, kernels, along, op.dtype)
     if bias is None:
         return made
     wide = op.trace.reshape(bias, (*bias.shape, *(1,) * rank))
@@ -125,9 +126,26 @@ def unfold(op: Operation, x: View, dimension: int, size: int, step: int) -> View
     if not x.dims:
         return op.trace.unsqueeze(x, 0)
     place = dimension % len(x.dims)
-    seen = windowed(op.trace, x, place, size, step, 1)
+    seen = op.trace.seen(x, {place: frames(around(x.shape[place], 0, 0), size, step)})
     order = [k for k in range(len(seen.dims)) if k != place + 1]
     return op.trace.transpose(seen, [*order, place + 1])
+
+
+@operator("aten.im2col")
+def im2col(
+    op: Operation,
+    x: View,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> View:
+    """What every window of images shows, as a column."""
+    given = zip(x.shape[-2:], kernel_size, stride, dilation, padding, strict=True)
+    along = [frames(around(n, p, p), k, s, d) for n, k, s, d, p in given]
+    seen, inside = windows(op.trace, x, along)
+    order = [*range(len(x.dims) - 2), *inside, *(place - 1 for place in inside)]
+    return op.trace.reshape(op.trace.transpose(seen, order), op.shape)
 
 
 @operator(
@@ -141,26 +159,46 @@ def pool(
     stride: Any = (),
     padding: Any = 0,
     dilation: Any = 1,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> View | list[View]:
     """The mean of every window, or the largest element, without saying where it was."""
+    del ceil_mode  # how many windows there are is known
     rank = int(op.short.partition("_pool")[2][0])
-    sizes = _per_dimension(kernel_size, rank)
+    is_max = op.short.startswith("max")
+    sizes, before = _per_dimension(kernel_size, rank), _per_dimension(padding, rank)
     steps = _per_dimension(stride, rank) if stride else sizes
-
-    def aggregated(array: View, agg: str, beside: float = 0, join: str | None = None) -> View:
-        wide = _padded(op, array, _per_dimension(padding, rank), beside)
-        seen, at = windows(op.trace, wide, sizes, steps, _per_dimension(dilation, rank))
-        return op.trace.reduce(seen, at, agg, join=join, dtype=op.dtype)
-
-    if op.short.startswith("max"):
-        largest = aggregated(x, "max", -inf)
+    spreads = _per_dimension(dilation, rank)
+    agg, shape = ("max" if is_max else "sum"), op.shape[-rank:]
+    beside = neutral(agg, x.dtype)
+    assert isinstance(beside, int | float)  # noqa: S101 - complex numbers have no order
+    given = zip(shape, sizes, steps, spreads, before, strict=True)
+    along = [Along((m, k), (s, d), -p, 1, beside) for m, k, s, d, p in given]
+    seen, inside = windows(op.trace, x, along)
+    if len(x.dims) == rank + 2:
+        op.trace.vote(seen, ("b", "c", *"zkyjxi"[6 - 2 * rank :]), 1)
+    if is_max:
+        largest = op.trace.reduce(seen, inside, agg, dtype=op.dtype)
         return [largest] if op.short.endswith("indices") else largest
-    if divisor_override or count_include_pad:
-        return aggregated(x, "sum", join=f"x / {divisor_override or prod(sizes)}")
-    counts = aggregated(op.trace.number(1, x.dtype, x.shape), "sum")
-    return op.trace.map("x / y", aggregated(x, "sum"), counts, dtype=op.dtype)
+    ends = [p if count_include_pad else 0 for p in before]
+    every = zip(along, x.shape[-rank:], ends, strict=True)
+    counts = divisor_override or _counts(op, [(each, n, end) for each, n, end in every])
+    if isinstance(counts, int):
+        return op.trace.reduce(seen, inside, agg, join=f"x / {counts}", dtype=op.dtype)
+    sums = op.trace.reduce(op.wide(seen), inside, agg)
+    return op.trace.map("x / y", sums, counts, dtype=op.dtype)
+
+
+def _counts(op: Operation, along: Sequence[tuple[Along, int, int]]) -> View | int:
+    """How many elements each window has, of dimensions of a size with so much at both ends."""
+    counts = op.trace.number(1, "int64")
+    for each, size, end in along:
+        first = op.trace.iota(each.sizes[0], "int64", each.offset, each.times[0])
+        count = f"min(x, {size + end - each.sizes[1]}) - max(x, {-end}) + {each.sizes[1]}"
+        own = op.trace.map(count, first)
+        counts = op.trace.map("x * y", op.trace.unsqueeze(counts, len(counts.dims)), own)
+    return counts if counts.number is None else int(counts.number.real)
 
 
 MOST_TOLD = 2**24

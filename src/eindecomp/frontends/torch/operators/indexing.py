@@ -134,14 +134,9 @@ def slice_scatter(
     """A range along a dimension written over."""
     place = dim % len(x.dims)
     low, high = bounds(x, place, start, end)
-    if step != 1:
-        every = op.trace.iota(len(range(low, high, step)), "int64", low, step)
-        order = [place, *(k for k in range(len(x.dims)) if k != place)]
-        rows = op.trace.transpose(op.trace.cast(src, op.dtype), order)
-        return put_into(op.trace, x, RowsAt([place], rows, every, {}))
-    shape = (*x.shape[:place], high - low, *x.shape[place + 1 :])
+    shape = (*x.shape[:place], len(range(low, high, step)), *x.shape[place + 1 :])
     part = op.trace.expand(op.trace.cast(src, op.dtype), shape)
-    return replaced(op.trace, x, place, low, part) if high > low else x
+    return replaced(op.trace, x, part, {place: (low, step)}) if high > low else x
 
 
 @operator("aten.masked_scatter", "aten.nonzero", "aten.masked_select", "aten.unique")

@@ -8,8 +8,17 @@ from typing import Any
 
 from eindecomp.frontends.draft import View
 from eindecomp.frontends.join import Indexed
-from eindecomp.frontends.operations import cut_apart, padded, placed, reversed_along, stacked
+from eindecomp.frontends.operations import (
+    cut_apart,
+    moved_around,
+    padded,
+    placed,
+    reversed_along,
+    stacked,
+)
 from eindecomp.frontends.torch.registry import Number, Operation, operator
+from eindecomp.frontends.windows import around
+from eindecomp.lang.index import CLAMP
 
 
 @operator(
@@ -176,17 +185,8 @@ def roll(op: Operation, x: View, shifts: Sequence[int], dims: Sequence[int] = ()
     for shift, dim in zip(shifts, dims, strict=True):
         place = dim % len(x.dims)
         size = x.shape[place]
-        if at := -shift % size:
-            x = op.trace.concat([*reversed(cut_apart(op.trace, x, place, [at, size - at]))], place)
+        x = moved_around(op.trace, x, place, -shift % (size or 1), size)
     return x
-
-
-_AROUND = {
-    "reflect": "abs(({n} - 1) - abs(({n} - 1) - abs(x - {before})))",
-    "replicate": "min(max(x - {before}, 0), {n} - 1)",
-    "circular": "(x - {before}) % {n}",
-}
-"""The index of the element that lies at each place of a padded dimension."""
 
 
 @operator("aten.pad", "aten.constant_pad_nd")
@@ -194,15 +194,21 @@ def pad(
     op: Operation, x: View, pad: Sequence[int], mode: str = "constant", value: Number | None = None
 ) -> View:
     """Numbers or the tensor's own elements all around, or less at the ends."""
-    for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
-        place = len(x.dims) - 1 - k
-        if mode == "constant":
-            x = padded(op.trace, x, op.array(value or 0, x.dtype), place, before, after)
-            continue
+    ends = zip(pad[::2], pad[1::2], strict=True)
+    places = {len(x.dims) - 1 - k: own for k, own in enumerate(ends)}
+    if mode == "constant":
+        return padded(op.trace, x, op.array(value or 0, x.dtype), places)
+    if mode == "replicate":
+        by = {k: around(x.shape[k], *own, outside=CLAMP) for k, own in places.items()}
+        return op.trace.seen(x, by)
+    for place, (before, after) in places.items():
         n = x.shape[place]
-        places = op.trace.iota(before + n + after, "int64")
-        index = op.trace.map(_AROUND[mode].format(n=n, before=f"({before})"), places)
-        x = op.trace.take(x, place, index)
+        size = before + n + after
+        if mode == "circular":
+            x = moved_around(op.trace, x, place, -before, size)
+        else:
+            index = f"abs({n - 1} - abs({n - 1} - abs(x - {before})))"
+            x = op.trace.take(x, place, op.trace.map(index, op.trace.iota(size, "int64")))
     return x
 
 
