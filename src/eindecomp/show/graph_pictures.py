@@ -144,7 +144,7 @@ def _scene(graph: Graph, outline: Outline, title: str, legend: str, plan: Plan |
 
 def _node(graph: Graph, box: Box, plan: Plan | None) -> Node:
     vertex, times = graph[box.name], box.times
-    statement = write_vertex(vertex)
+    statement = write_vertex(vertex, graph.vertices)
     title = [statement if times == 1 else f"{statement}  (and {times - 1} like it)"]
     head, _, expression = statement.removeprefix("input ").partition(" <- ")
     lines = [(shorten(head, _LONGEST), "head" if expression else "")]

@@ -37,6 +37,7 @@ from eindecomp.planner.space.homes import Settled
 from eindecomp.planner.space.pin import agrees, pinned_cuts
 from eindecomp.planner.space.strategy import strategy_of
 from eindecomp.planner.space.viable import WorkLimit, some_parts
+from eindecomp.show.halos import halo_words
 from eindecomp.show.rows import Row, row_key
 from eindecomp.show.words import cuts, layout, short
 from eindecomp.solve.problem.arrays import is_infinite
@@ -135,11 +136,15 @@ def _fetch_words(plan: Plan, reader: str, maker: str, k: int) -> str:
     need, held = read_cut(plan, plan.graph[reader], k), held_cuts(plan, maker)
     assert need is not None  # noqa: S101 - fetching it costs something, so it is read
     source = "wherever it is"
+    at = 0
     if held:
         at = nearest(plan_price(plan), plan.graph[maker], held, need)
         words = _lies(plan, maker, held[at])
         source = f"its second layout, {words}," if at else words
-    return f"{maker} to {reader}: from {source} to {_lies(plan, maker, need)}"
+    lies = _lies(plan, maker, need)
+    if held and (halo := halo_words(plan.mesh, plan.graph[maker].labels, held[at], need)):
+        lies = f"{halo}; {lies}"
+    return f"{maker} to {reader}: from {source} to {lies}"
 
 
 def _repartition_words(plan: Plan, reader: str, maker: str, k: int) -> str:

@@ -86,7 +86,7 @@ def vertex_content(plan: Plan, name: str, number: dict[str, int], shared: Shared
     reduced = traffic.aggregate.get(name, 0)
     return {
         "name": name,
-        "text": write_vertex(vertex),
+        "text": write_vertex(vertex, plan.graph.vertices),
         "labels": shared.word(",".join(vertex.labels)),
         "shape": vertex.shape,
         "dtype": str(vertex.dtype),

@@ -78,7 +78,7 @@ def _row(plan: Plan, name: str) -> Row:
     computed = pieces * prod(pieces_by(plan.mesh, wait.axes) for wait in waits)
     home, *second = (layout(plan.mesh, vertex.labels, vertex.shape, cut) for cut in lies.cuts)
     return Row(
-        name, write_vertex(vertex), parts, computed, plan.devices // computed,
+        name, write_vertex(vertex, plan.graph.vertices), parts, computed, plan.devices // computed,
         costs.join.get(name, 0), costs.aggregate.get(name, 0), costs.repartition.get(name, 0),
         costs.compute.get(name, 0), home, second[0] if second else None,
         waits_words(plan, vertex, waits), calls=int(not is_input),

@@ -187,7 +187,7 @@ def layout(
     Along the pending axes, devices have parts that are still to be reduced.
     """
     words: list[str] = []
-    used = {axis for span in cut for axis in span.axes}
+    used = {axis for span in cut for axis in span.every_axis}
     left = pending_in(cut)
     pending = pending if left is None else left.axes
     for label, size, span in zip(labels, shape, combined(cut), strict=True):
@@ -196,6 +196,9 @@ def layout(
             piece = f"{label} in {span.start}:{span.stop}"
         if span.axes:
             words.append(f"{piece} over {axes_words(mesh, span.axes)}")
+        elif span.image is not None:
+            axes = dict.fromkeys(span.every_axis)
+            words.append(f"{piece} in windows over {axes_words(mesh, [*axes])}")
         elif piece != label:
             words.append(piece)
     if pending:
