@@ -73,9 +73,9 @@ BLOCK_SHARE, BLOCK_SECONDS = 0.05, 1.0  # searching one block that elimination c
 # Time for named strategies (`minimize_movement.py`)
 
 STARTS_SHARE, START_SHARE = 0.5, 0.9  # plans to start from; the pieces of one of them
-FIRST_AXES_SECONDS = 3.0  # a plan in bytes, one axis at a time, at least: others are far worse
+FIRST_AXES_SECONDS, TIMES_WHOLE = 3.0, 3  # axes one at a time, in bytes at least; in seconds,
+# so many times what they take where no result stays in parts
 BEGINNING_SHARE, FEW_VECTORS = 0.3, 16  # what strategies begin with; vectors of a vertex for that
-TIMES_WHOLE = 3  # how much longer axes take one at a time where results may stay in parts
 FIRST_STARTS, FIRST_STARTS_SHARE = 2, 0.55  # those found first of all, and their share
 FIRST_COMBINED_SHARES = 0.6, 0.4  # improving axes, and the best of all, by what neighbours suggest
 BOUND_FIRST_SHARE = 0.35  # raising the bound before plans of large training steps are improved

@@ -240,15 +240,9 @@ class Starts:
 
     @cached_property
     def named(self) -> dict[str, Search]:
-        """The search under each strategy that applies, or under the one asked for.
-
-        Whatever the objective, one begins with the fewest bytes.
-        """
+        """The search under each strategy that applies, or under the one asked for."""
         search = self.search
-        if search.restriction is not None:
-            return {"": search}
-        first = {} if isinstance(search.price, PriceInBytes) else {"bytes": search}
-        return first | _restricted(search)
+        return _restricted(search) if search.restriction is None else {"": search}
 
     def begin(self, deadline: float) -> None:
         """Find a plan one axis at a time, those of the first strategies, and what these lead to.
@@ -271,8 +265,6 @@ class Starts:
             if not (is_plain and _AXES in self.plans):  # in bytes, axes lead further by themselves
                 self._assemble(_TOGETHER, search, self.named.values())
             first = dict(islice(self.named.items(), budgets.FIRST_STARTS if is_plain else None))
-            if _AXES not in self.plans:  # what is too wide is no narrower in bytes
-                first = dict(sorted(first.items(), key=lambda each: each[1].restriction is None))
             until = part_of_time(deadline, budgets.FIRST_STARTS_SHARE)
             own = {name: replace(each, deadline=until) for name, each in first.items()}
             self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
