@@ -270,9 +270,9 @@ class Starts:
             self.plans |= self._fitting(own) if is_limited else _starts(own, until, needed=False)
         if self.plans and not is_limited and not search.loose:
             hurried = search.hurried(budgets.FIRST_COMBINED_SHARES[1])
-            best = min(self.plans.values(), key=lambda each: each.rank)
-            for plan in combine(hurried, (search.mesh.sizes,), [best], 0):
-                self.plans[_COMBINED] = plan
+            names = {min(self.plans, key=lambda n: self.plans[n].rank), _AXES} & self.plans.keys()
+            for plan in combine(hurried, (search.mesh.sizes,), [self.plans[n] for n in names], 0):
+                self.plans[_COMBINED] = better(self.plans.get(_COMBINED), plan)
 
     def _choose_axes(self, search: Search) -> None:
         """Plans, one axis at a time: in seconds, first one in which no result stays in parts."""
