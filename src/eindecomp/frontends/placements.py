@@ -126,9 +126,9 @@ def widened(cut: Cut, shape: Sequence[int]) -> Cut:
     """The least cut without windows and diagonals that has on every device what this one has.
 
     >>> widened((Span((0,), 4, 1, 0, 4), Span((0,), 4, 1, 0, 4), Span((), 2, 1, 3, 5)), (4, 4, 9))
-    (Span(axes=(0,), units=4, scale=1, start=0, stop=4, pending=''),
-     Span(axes=(), units=4, scale=1, start=0, stop=4, pending=''),
-     Span(axes=(), units=9, scale=1, start=0, stop=9, pending=''))
+    (Span(axes=(0,), units=4, scale=1, start=0, stop=4, pending='', image=None),
+     Span(axes=(), units=4, scale=1, start=0, stop=4, pending='', image=None),
+     Span(axes=(), units=9, scale=1, start=0, stop=9, pending='', image=None))
     """
     if (left := pending_in(cut)) is not None:
         return (*widened(combined(cut), shape), left)
