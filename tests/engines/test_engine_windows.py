@@ -13,7 +13,7 @@ from window_cases import random_case
 
 no_compiler = pytest.mark.parametrize("engine", ["threads", "apart", TORCH])  # quick to prepare
 every_engine = pytest.mark.parametrize("engine", ["threads", "apart", TORCH, JAX])
-SOME = settings(max_examples=2 * settings.default.max_examples)
+SOME = settings(max_examples=settings.default.max_examples)
 
 
 @no_compiler
@@ -102,6 +102,7 @@ KINDS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 @every_engine
 def test_kinds_of_windows_and_their_gradients(engine, kind):
@@ -137,6 +138,7 @@ def test_devices_that_have_nothing_of_what_is_turned_round(engine):
         agree(found, ed.evaluate(graph, arrays), 1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", [["h"], ["w"], ["h", "w"], ["c"]])
 @no_compiler
 def test_convolutions_cut_along_any_label(engine, strategy):

@@ -16,7 +16,7 @@ from eindecomp.lang.index import Index, index_of
 from window_cases import random_case
 
 SEEDS = st.integers(0, 2**32)
-MORE = settings(max_examples=25 * settings.default.max_examples)
+MORE = settings(max_examples=12 * settings.default.max_examples)
 SOME = settings(max_examples=5 * settings.default.max_examples)
 
 

@@ -171,6 +171,7 @@ def small(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("way", WAYS)
 def test_convolutions_and_their_gradients(way: str, seed: int) -> None:

@@ -20,7 +20,7 @@ from window_cases import random_case
 plan = partial(make_plan, pending=False, rewrite=False)
 SEEDS = st.integers(0, 2**32)
 INPUTS = st.sampled_from(["free", "sharded"])
-SOME = settings(max_examples=6 * settings.default.max_examples)
+SOME = settings(max_examples=3 * settings.default.max_examples)
 
 STENCIL = """
 input U[i: {n}, j: {n}]

@@ -83,6 +83,7 @@ def test_what_is_padded_twice_is_one_window():
     assert [v.inputs for v in graph.vertices.values() if any(v.windows)] == [("x",)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("module", "shape"), [each for each in MODULES if each[1] != (1, 2, 1)],
                          ids=lambda x: type(x).__name__)  # fmt: skip
 def test_gradients_are_those_of_autograd(module, shape):
